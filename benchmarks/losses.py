@@ -1,0 +1,125 @@
+"""Time and memory of the losses against the plain eager loss they replace, as ratios in one process.
+
+    python benchmarks/losses.py                     # the table of benchmarks/README.md
+    python benchmarks/losses.py --shapes 20000x1203 --threads 1
+
+A row is forward + backward + statistics, float32. Ours and the peer take turns, so that a slow moment of the machine
+hits both; the ratio is that of the medians. Memory is the peak of the resident set above the logits, in logits tensors.
+"""
+
+import argparse
+import ctypes
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchvision.ops import sigmoid_focal_loss
+
+import equigrad
+
+SHAPES = ["1024x1204", "512x8142", "20000x1203", "100000x1203", "2x150x256x256", "512x100000"]
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def one_hot(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.one_hot(labels, logits.shape[1]).movedim(-1, 1).to(logits.dtype)
+
+
+def plain_bce(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
+    loss = F.binary_cross_entropy_with_logits(logits, one_hot(logits, labels), reduction="sum")
+    return loss / labels.numel()
+
+
+def plain_cross_entropy(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels)
+
+
+def plain_focal(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
+    return sigmoid_focal_loss(logits, one_hot(logits, labels), reduction="sum") / labels.numel()
+
+
+def plain_quality_focal(logits: Tensor, labels: Tensor, quality: Tensor) -> Tensor:
+    target = one_hot(logits, labels) * quality.unsqueeze(1)
+    cost = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    return ((target - logits.sigmoid()).abs() ** 2 * cost).sum() / labels.numel()
+
+
+def ours(name: str, num_classes: int) -> Step:
+    criterion = getattr(equigrad, name)(num_classes)
+    if name == "EqualizedQualityFocalLoss":
+        return criterion
+    return lambda logits, labels, quality: criterion(logits, labels)
+
+
+PAIRS: dict[str, Step] = {
+    "SigmoidEqualizationLoss": plain_bce,
+    "SoftmaxEqualizationLoss": plain_cross_entropy,
+    "EqualizedFocalLoss": plain_focal,
+    "EqualizedQualityFocalLoss": plain_quality_focal,
+}
+
+
+def run(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
+    logits.grad = None
+    start = time.perf_counter()
+    step(logits, labels, quality).backward()
+    return time.perf_counter() - start
+
+
+def resident(field: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def peak_memory(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
+    """Peak of the resident set during a step, in logits tensors. Linux only."""
+    logits.grad = None
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+    before = resident("VmRSS")
+    run(step, logits, labels, quality)
+    return (resident("VmHWM") - before) / (logits.numel() * logits.element_size())
+
+
+def measure(shape: tuple[int, ...], repeats: int) -> dict[str, tuple[float, float, float, float]]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=generator).mul_(2).sub_(4).requires_grad_()
+    samples = (shape[0], *shape[2:])
+    labels = torch.randint(shape[1], samples, generator=generator)
+    quality = torch.rand(samples, generator=generator)
+    table = {}
+    for name, peer in PAIRS.items():
+        step = ours(name, shape[1])
+        for warm_up in (step, peer):
+            run(warm_up, logits, labels, quality)
+        times = [(run(step, logits, labels, quality), run(peer, logits, labels, quality)) for _ in range(repeats)]
+        mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
+        memory = [peak_memory(each, logits, labels, quality) for each in (step, peer)]
+        table[name] = (mine * 1000, mine / theirs, *memory)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", default=SHAPES, help="NxC or NxCxHxW")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=8.0, help="about how long to repeat each pair")
+    arguments = parser.parse_args()
+    print("| shape | threads | loss | ms | time ratio | memory | memory of the peer |")
+    print("|---|---|---|---|---|---|---|")
+    for threads in arguments.threads:
+        torch.set_num_threads(threads)
+        for text in arguments.shapes:
+            shape = tuple(map(int, text.split("x")))
+            repeats = max(3, min(30, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
+            for name, (ms, ratio, memory, peer_memory) in measure(shape, repeats).items():
+                print(f"| {text} | {threads} | {name} | {ms:.1f} | {ratio:.2f} | {memory:.2f} | {peer_memory:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

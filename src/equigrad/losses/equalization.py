@@ -1,0 +1,255 @@
+"""The paper's four losses: Sigmoid-EQL, Softmax-EQL, EFL and EQFL (Sec. 4).
+
+They record the gradient of the value they return, in closed form, while they form it: nothing has to be hooked, fed or
+kept in step. The weights of a batch come from earlier batches only.
+"""
+
+import torch
+from torch import Tensor
+
+from equigrad.losses import functional, mappings
+from equigrad.losses.category_loss import CategoryLoss
+from equigrad.losses.inputs import check_choice, check_number
+from equigrad.losses.sweep import GradientSums
+from equigrad.statistics import GradientStatistics
+
+
+class EqualizationLoss(CategoryLoss):
+    """A loss that owns the gradient statistics it reads; the base of the paper's four."""
+
+    def __init__(self, num_classes: int, reduction: str) -> None:
+        super().__init__(reduction)
+        self.statistics = GradientStatistics(num_classes)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.statistics.num_classes
+
+    def record(self, gradient_sums: GradientSums) -> None:
+        """Add a batch to the statistics, in training only: evaluation must leave no trace."""
+        if self.training and torch.is_grad_enabled():
+            self.statistics.update(*gradient_sums)
+
+
+class SigmoidEqualizationLoss(EqualizationLoss):
+    r"""Sigmoid-EQL: binary cross-entropy re-weighted by the gradient ratio (Sec. 4.1).
+
+    $$ L = \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) \, BCE(p_i^j, y_i^j) $$
+    $$ r_j = f(G_j), \quad q_j = 1 + \alpha (1 - r_j) $$
+
+    Args:
+        num_classes: C, without background.
+        positive_boost: alpha, the largest extra weight of a positive sample. The paper does not give it; 4 is what its
+            code uses on LVIS and OpenImages.
+        mapping: f, from gradient ratio to negative weight: "sigmoid", "linear", "square", "sqrt" or a callable. The
+            result is clipped to [0, 1].
+        steepness: gamma of the sigmoid mapping.
+        midpoint: mu of the sigmoid mapping.
+        reweight_positive: False fixes q_j = 1.
+        reweight_negative: False fixes r_j = 1; q_j still follows f.
+        reduction: "mean" or "sum".
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        positive_boost: float = 4.0,
+        mapping: str | mappings.Mapping = "sigmoid",
+        steepness: float = 12.0,
+        midpoint: float = 0.8,
+        reweight_positive: bool = True,
+        reweight_negative: bool = True,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(num_classes, reduction)
+        check_number("positive_boost", positive_boost)
+        check_number("steepness", steepness)
+        check_number("midpoint", midpoint)
+        self.positive_boost = positive_boost
+        self.mapping = mappings.resolve(mapping, steepness, midpoint)
+        self.reweight_positive = reweight_positive
+        self.reweight_negative = reweight_negative
+
+    def category_weights(self) -> tuple[Tensor, Tensor]:
+        """Weights of positive (q_j) and of negative (r_j) samples, (C,) each."""
+        negative_weight = mappings.negative_weight(self.mapping, self.statistics.ratio)
+        positive_weight = 1 + self.positive_boost * (1 - negative_weight)
+        one = torch.ones_like(negative_weight)
+        return positive_weight if self.reweight_positive else one, negative_weight if self.reweight_negative else one
+
+    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+        loss, gradient_sums = functional.weighted_bce(
+            logits, labels, *self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        )
+        self.record(gradient_sums)
+        return loss
+
+
+class SoftmaxEqualizationLoss(EqualizationLoss):
+    r"""Softmax-EQL: cross-entropy with a margin from the accumulated positive gradient (Sec. 4.2).
+
+    $$ p_i^j = \frac{(G_j^{pos})^\pi e^{z_i^j}}{\sum_k (G_k^{pos})^\pi e^{z_i^k}} $$
+
+    Inference uses the plain logits.
+
+    Args:
+        num_classes: C.
+        prior_power: pi, the degree of calibration. The paper does not give it; 1 is what its code uses.
+        prior_floor: the least G a category is taken to have, so that an unseen one has a finite margin.
+        indicator: what stands for the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
+        reduction: "mean" or "sum".
+    """
+
+    takes_background = False
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        prior_power: float = 1.0,
+        prior_floor: float = 1e-4,
+        indicator: str = "positive",
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(num_classes, reduction)
+        check_number("prior_power", prior_power)
+        check_number("prior_floor", prior_floor, above=0)
+        check_choice("indicator", indicator, ("positive", "negative", "ratio"))
+        self.prior_power = prior_power
+        self.prior_floor = prior_floor
+        self.indicator = indicator
+
+    def category_weights(self) -> Tensor:
+        """Margins added to the logits, (C,)."""
+        prior: Tensor = getattr(self.statistics, self.indicator)
+        prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
+        return self.prior_power * prior.clamp(min=self.prior_floor).log()
+
+    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+        """Loss of logits (N, C, ...) against labels (N, ...)."""
+        loss, gradient_sums = functional.margin_cross_entropy(
+            logits, labels, self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        )
+        self.record(gradient_sums)
+        return loss
+
+
+class EqualizedFocalLoss(EqualizationLoss):
+    r"""EFL: focal loss whose focus and weight follow the gradient ratio (Sec. 4.3).
+
+    $$ EFL(p_t) = -\alpha_t w^j (1 - p_t)^{\gamma^j} \log p_t $$
+    $$ \gamma^j = \gamma_b + s (1 - G_j), \quad w^j = \gamma^j / \gamma_b $$
+
+    G_j is clipped to [0, 1]. gamma^j and w^j are constants of the step; the modulating factor is differentiated.
+
+    Args:
+        num_classes: C, without background.
+        base_focus: gamma_b.
+        focus_scale: s, the largest extra focus. 8 for the ATSS family, 4 for YOLOX* in the published configurations.
+        positive_balance: alpha_t of positive samples (1 - alpha_t of negative ones); None switches it off.
+        focusing: False keeps gamma^j = gamma_b.
+        weighting: False keeps w^j = 1.
+        reduction: "mean" or "sum".
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        base_focus: float = 2.0,
+        focus_scale: float = 8.0,
+        positive_balance: float | None = 0.25,
+        focusing: bool = True,
+        weighting: bool = True,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(num_classes, reduction)
+        check_number("base_focus", base_focus, above=0)
+        check_number("focus_scale", focus_scale)
+        check_balance(positive_balance)
+        self.base_focus = base_focus
+        self.focus_scale = focus_scale
+        self.positive_balance = positive_balance
+        self.focusing = focusing
+        self.weighting = weighting
+
+    def category_weights(self) -> tuple[Tensor, Tensor]:
+        """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
+        focus, weight = modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+        if not self.focusing:
+            focus = torch.full_like(focus, self.base_focus)
+        return focus, weight if self.weighting else torch.ones_like(weight)
+
+    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+        focus, weight = self.category_weights()
+        positive, negative = balance(self.positive_balance)
+        loss, gradient_sums = functional.weighted_focal(
+            logits, labels, focus, positive * weight, negative * weight, reduction=self.reduction, normalizer=normalizer
+        )
+        self.record(gradient_sums)
+        return loss
+
+
+class EqualizedQualityFocalLoss(EqualizationLoss):
+    r"""EQFL: quality focal loss whose focus and weight follow the gradient ratio (Sec. 4.3).
+
+    $$ EQFL(p) = w^j |y' - p|^{\gamma^j} BCE(p, y') $$
+    $$ \gamma^j = \gamma_b + s (1 - G_j), \quad w^j = \gamma^j / \gamma_b $$
+
+    Args:
+        num_classes: C, without background.
+        base_focus: gamma_b.
+        focus_scale: s, the largest extra focus. The published YOLOX* configurations use 4.
+        reduction: "mean" or "sum".
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        base_focus: float = 2.0,
+        focus_scale: float = 8.0,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(num_classes, reduction)
+        check_number("base_focus", base_focus, above=0)
+        check_number("focus_scale", focus_scale)
+        self.base_focus = base_focus
+        self.focus_scale = focus_scale
+
+    def category_weights(self) -> tuple[Tensor, Tensor]:
+        """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
+        return modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+
+    def forward(
+        self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
+    ) -> Tensor:
+        """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
+        loss, gradient_sums = functional.weighted_quality_focal(
+            logits, labels, quality, *self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        )
+        self.record(gradient_sums)
+        return loss
+
+
+def modulation(ratio: Tensor, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
+    """gamma^j = gamma_b + s (1 - G_j) and w^j = gamma^j / gamma_b; a ratio above 1 counts as balanced."""
+    focus = base_focus + focus_scale * (1 - ratio.clamp(0, 1))
+    return focus, focus / base_focus
+
+
+def check_balance(positive_balance: float | None) -> None:
+    """Refuse an alpha_t that is not within [0, 1]."""
+    if positive_balance is not None:
+        check_number("positive_balance", positive_balance)
+        if positive_balance > 1:
+            raise ValueError(f"positive_balance must be within [0, 1] or None, got {positive_balance}")
+
+
+def balance(positive_balance: float | None) -> tuple[float, float]:
+    """alpha_t of positive and of negative samples."""
+    return (1.0, 1.0) if positive_balance is None else (positive_balance, 1 - positive_balance)

@@ -1,0 +1,54 @@
+"""f: from gradient ratio G_j to the weight of negative samples (Sec. 4.1, table `mapping_func`)."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+Mapping = Callable[[Tensor], Tensor]
+
+
+def linear(ratio: Tensor) -> Tensor:
+    """f(x) = x."""
+    return ratio
+
+
+def square(ratio: Tensor) -> Tensor:
+    """f(x) = x^2, the paper's "exp"."""
+    return ratio**2
+
+
+def square_root(ratio: Tensor) -> Tensor:
+    """f(x) = sqrt(x)."""
+    return ratio.sqrt()
+
+
+def sigmoid_like(ratio: Tensor, steepness: float, midpoint: float) -> Tensor:
+    """f(x) = 1 / (1 + exp(-gamma (x - mu))): gamma is the steepness, mu the midpoint."""
+    return torch.sigmoid(steepness * (ratio - midpoint))
+
+
+def resolve(mapping: str | Mapping, steepness: float, midpoint: float) -> Mapping:
+    """The mapping a user asked for by name, or the callable itself."""
+    # partial, not a closure: a loss must survive pickling (spawned workers, torch.save of a module).
+    named: dict[str, Mapping] = {
+        "sigmoid": partial(sigmoid_like, steepness=steepness, midpoint=midpoint),
+        "linear": linear,
+        "square": square,
+        "sqrt": square_root,
+    }
+    if isinstance(mapping, str):
+        if mapping not in named:
+            raise ValueError(f"mapping must be one of {sorted(named)} or a callable, got {mapping!r}")
+        return named[mapping]
+    if not callable(mapping):
+        raise TypeError(f"mapping must be a name or a callable from ratio to weight, got {type(mapping).__name__}")
+    return mapping
+
+
+def negative_weight(mapping: Mapping, ratio: Tensor) -> Tensor:
+    """r_j = f(G_j) clipped to [0, 1]; 1 for a category without any negative gradient yet, whatever f is."""
+    is_known = ratio.isfinite()
+    weight = mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
+    return torch.where(is_known, weight, 1.0)

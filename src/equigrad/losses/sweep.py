@@ -1,0 +1,165 @@
+"""One pass over the logits in blocks: loss, closed-form gradient and per-category gradient sums together.
+
+The gradient is the only logits-sized tensor a sweep allocates, and all that is kept for backward.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from equigrad.losses.inputs import PerCategory
+
+MAX_BLOCK_ELEMENTS = 2**20
+"""4 MB of float32: what one operation on a block writes is still in cache for the next."""
+
+MIN_BLOCK_ELEMENTS = 2**16
+"""Smaller blocks cost more in calls than they save in memory."""
+
+TEMPORARY_SHARE = 1 / 12
+"""Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
+
+Block = tuple[slice, ...]
+"""Samples of one block: rows of (N, C), or rows and places of (N, C, M)."""
+
+
+class GradientSums(NamedTuple):
+    """What `GradientStatistics.update` takes: sums over the samples of |d summed loss / d logit|, (C,) float64 each."""
+
+    positive: Tensor
+    negative: Tensor
+    divisor: Tensor | None  # what the loss divides its sum by
+
+
+class Sweep:
+    """What the blocks of one pass over logits (N, C, ...) add up to; see `functional` for the passes."""
+
+    def __init__(self, logits: Tensor, divisor: Tensor | None) -> None:
+        self.logits = logits
+        self.num_classes = logits.shape[1]
+        # Categories innermost in memory, as in (N, C) and channels-last, are rows; else (N, C, M). Neither is copied.
+        self.is_rows = logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
+        self.flat = self.flatten(logits.detach())
+        self.dtype = torch.promote_types(logits.dtype, torch.float32)
+        self.divisor = divisor
+        self.loss = self.flat.new_zeros((), dtype=torch.float64)
+        one = torch.ones_like(self.loss)
+        self.safe_divisor = one if divisor is None else torch.where(divisor > 0, divisor, one)  # no sample: 0 / 1
+        self.positive = self.flat.new_zeros(self.num_classes, dtype=torch.float64)
+        self.negative = torch.zeros_like(self.positive)
+        needed = torch.is_grad_enabled() and logits.requires_grad
+        self.gradient = torch.empty_like(self.flat, memory_format=torch.contiguous_format) if needed else None
+        # A half-precision gradient is stored undivided: 1/N of it may be below the smallest float16.
+        self.stored_divisor = self.safe_divisor if logits.dtype == self.dtype else one
+
+    def flatten(self, values: Tensor) -> Tensor:
+        """Logits, or what has their shape, as (N, C) or (N, C, M); labels accordingly as (N,) or (N, M)."""
+        if values.dim() == self.logits.dim():
+            return values.movedim(1, -1).reshape(-1, self.num_classes) if self.is_rows else values.flatten(2)
+        return values.reshape(-1) if self.is_rows else values.flatten(1)
+
+    def vector(self, value: PerCategory) -> Tensor:
+        """One number per category, float64, in a shape that broadcasts against a block."""
+        vector = torch.as_tensor(value, dtype=torch.float64, device=self.flat.device).detach().expand(self.num_classes)
+        return vector.view(1, -1) if self.is_rows else vector.view(1, -1, 1)
+
+    def blocks(self, temporaries: int) -> Iterator[Block]:
+        """Cut the samples into blocks, for a pass that holds this many block-sized temporaries."""
+        share = MAX_BLOCK_ELEMENTS if temporaries == 0 else int(self.flat.numel() * TEMPORARY_SHARE / temporaries)
+        size = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
+        num_samples, num_places = self.flat.shape[0], 1 if self.is_rows else self.flat.shape[2]
+        rows = max(1, size // (self.num_classes * num_places or 1))
+        places = num_places if rows > 1 else max(1, size // self.num_classes)
+        for row in range(0, num_samples, rows):
+            if self.is_rows:
+                yield (slice(row, row + rows),)
+                continue
+            for place in range(0, num_places, places):
+                yield slice(row, row + rows), slice(place, place + places)
+
+    def read(self, block: Block) -> Tensor:
+        """Logits of the block, at least float32."""
+        return entries(self.flat, block).to(self.dtype)
+
+    def workspace(self, block: Block) -> Tensor:
+        """Room for a block's arithmetic: the gradient's own, where it has the precision, so that nothing is allocated."""
+        if self.gradient is not None and self.gradient.dtype == self.dtype:
+            return entries(self.gradient, block)
+        return torch.empty_like(entries(self.flat, block), dtype=self.dtype)
+
+    def sum_samples(self, values: Tensor) -> Tensor:
+        """Sum a block over its samples, (C,) float64."""
+        return values.sum(0 if self.is_rows else (0, 2)).double()
+
+    def add_positive(self, index: Tensor, magnitude: Tensor) -> None:
+        """Add |gradient| of the labelled entries, (R, 1, ...) each, to their categories."""
+        self.positive.index_add_(0, index.flatten(), magnitude.flatten())
+
+    def store(self, block: Block, gradient: Tensor) -> None:
+        """Keep a block's gradient for backward, unless it was formed in its place."""
+        if self.gradient is not None:
+            target = entries(self.gradient, block)
+            if target.data_ptr() != gradient.data_ptr():
+                target.copy_(gradient)
+
+    def result(self) -> tuple[Tensor, GradientSums]:
+        """The loss, differentiable by the logits, and the gradient sums of its undivided form."""
+        loss = (self.loss / self.safe_divisor).to(self.dtype)
+        if self.gradient is not None:
+            pending = self.safe_divisor / self.stored_divisor
+            loss = _ClosedForm.apply(self.logits, loss, self.gradient, pending, self.is_rows)
+        return loss, GradientSums(self.positive, self.negative, self.divisor)
+
+
+def entries(flat: Tensor, block: Block) -> Tensor:
+    """The block of (N, C) or (N, C, M)."""
+    return flat[(block[0], slice(None), *block[1:])]
+
+
+def overwrite(values: Tensor, index: Tensor, where: Tensor, entry: Tensor | float) -> None:
+    """values[i, index_i] = entry_i on the samples where the condition holds, without a wait for the device."""
+    values.scatter_(1, index, torch.where(where, entry, values.gather(1, index)).to(values.dtype))
+
+
+class _ClosedForm(torch.autograd.Function):
+    """A loss whose gradient is known already: backward only scales it."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, loss: Tensor, gradient: Tensor, pending: Tensor, is_rows: bool) -> Tensor:
+        ctx.save_for_backward(gradient, pending)
+        ctx.shape, ctx.is_rows = logits.shape, is_rows
+        return loss.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, pending = ctx.saved_tensors
+        if _graph_is_kept():
+            gradient = gradient.clone()
+        _scale_(gradient, upstream / pending)
+        num_samples, num_classes, *places = ctx.shape
+        if ctx.is_rows:
+            gradient = gradient.view(num_samples, *places, num_classes).movedim(-1, 1)
+        else:
+            gradient = gradient.view(ctx.shape)
+        return gradient, None, None, None, None
+
+
+def _graph_is_kept() -> bool:
+    """Whether this backward may be run again (retain_graph), so that the saved gradient must stay as it is."""
+    keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return keep_graph is None or keep_graph()
+
+
+def _scale_(gradient: Tensor, factor: Tensor) -> None:
+    """gradient *= factor, in place: a second logits-sized tensor would double the memory of the loss."""
+    if factor.device.type == "cpu" and factor == 1:
+        return
+    if gradient.dtype in (torch.float16, torch.bfloat16):
+        # In float32, block by block: a loss scale of 65536 is infinite in float16.
+        for part in torch.split(gradient.view(-1), MAX_BLOCK_ELEMENTS):
+            part.copy_(part.float().mul_(factor))
+    else:
+        gradient.mul_(factor)

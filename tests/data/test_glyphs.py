@@ -1,0 +1,70 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from equigrad.data.glyphs import BITMAP_SIDE, MIN_DISTANCE, category_distances, choose_glyphs
+
+
+def nearest(glyphs):
+    distances = category_distances(glyphs)
+    return distances[~np.eye(len(glyphs), dtype=bool)].min()
+
+
+def test_no_two_of_the_1203_categories_look_alike():
+    glyphs = choose_glyphs(1203, 1)
+    assert len(set(glyphs.names)) == 1203
+    assert nearest(glyphs) >= MIN_DISTANCE
+
+
+def test_more_fonts_vary_a_category_without_bringing_categories_together():
+    glyphs = choose_glyphs(200, 4)
+    assert sum(len(drawings) > 1 for drawings in glyphs.drawings) > 100
+    assert nearest(glyphs) >= MIN_DISTANCE
+
+
+def test_fewer_categories_are_the_first_of_many_and_more_distinct():
+    few, many = choose_glyphs(60, 1), choose_glyphs(200, 1)
+    assert many.characters[:60] == few.characters
+    assert nearest(few) > nearest(many)
+
+
+def test_a_mirrored_or_turned_copy_counts_as_the_same_look():
+    characters = choose_glyphs(1203, 1).characters
+    for lookalikes in ("bd", "oO0", "pq", "()", "AΑА", "sS", "–-", "xX×"):
+        assert sum(character in lookalikes for character in characters) <= 1
+
+
+def test_too_many_categories_are_refused_with_the_number_possible():
+    with pytest.raises(ValueError, match=r"at most 1\d\d\d, got 4000"):
+        choose_glyphs(4000, 1)
+
+
+@pytest.mark.parametrize("arguments", [(0, 1), (5, 0), (5, 7)])
+def test_impossible_choices_are_refused(arguments):
+    with pytest.raises(ValueError, match="num_categories must be"):
+        choose_glyphs(*arguments)
+
+
+def test_names_are_unicode_names_in_snake_case():
+    names = choose_glyphs(1203, 1).names
+    assert names[0] == "latin_capital_letter_a"
+    assert all(name.isidentifier() and name == name.lower() for name in names)
+
+
+def test_bitmaps_are_tight_and_of_equal_size():
+    for bitmap, *_ in choose_glyphs(100, 1).drawings:
+        assert max(bitmap.shape) == BITMAP_SIDE
+        assert bitmap[0].any() and bitmap[-1].any() and bitmap[:, 0].any() and bitmap[:, -1].any()
+
+
+def test_another_process_makes_the_same_choice():
+    code = "from equigrad.data.glyphs import choose_glyphs; print(*map(ord, choose_glyphs(60, 1).characters))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert [chr(int(code)) for code in output.split()] == list(choose_glyphs(60, 1).characters)
+
+
+def test_importing_the_module_does_not_import_matplotlib():
+    code = "import sys, equigrad.data.glyph_files; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
