@@ -1,5 +1,6 @@
 """Accumulated gradient of every category: the indicator all equalization losses read (Sec. 3.2)."""
 
+import math
 from collections.abc import Callable
 from typing import Self
 
@@ -8,7 +9,31 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
-class GradientStatistics(nn.Module):
+class ExactModule(nn.Module):
+    """A module whose float64 buffers follow the model to its device but never to its dtype.
+
+    `model.half()` must not round what was summed over a whole training.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        exact = {name: b for name, b in self._buffers.items() if b is not None and b.dtype == torch.float64}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, before in exact.items():
+            moved = getattr(self, name)
+            source = moved if before.is_meta else before
+            setattr(self, name, source.to(moved.device, torch.float64))
+        return self
+
+
+@torch.no_grad()
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """The sum of what all ranks hold, in place; one collective, or nothing without `torch.distributed`."""
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(values)
+    return values
+
+
+class GradientStatistics(ExactModule):
     """Positive and negative gradient that every category has received so far (Sec. 3.2).
 
     The loss that owns the statistics feeds them; a user only reads them:
@@ -17,17 +42,18 @@ class GradientStatistics(nn.Module):
 
     Args:
         num_classes: C, without background.
+        half_life: updates after which a gradient counts half, for streams and for heads whose first phase would poison
+            the ratio for good. None never forgets, as in the paper.
     """
 
     positive: Tensor  # (C,)  G_j^pos
     negative: Tensor  # (C,)  G_j^neg
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, half_life: float | None = None) -> None:
         super().__init__()
-        if isinstance(num_classes, bool) or not isinstance(num_classes, int):
-            raise TypeError(f"num_classes must be an int, got {type(num_classes).__name__}")
-        if num_classes < 1:
-            raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        check_num_classes(num_classes)
+        _check_half_life(half_life)
+        self.half_life = half_life
         # float64: a float32 sum stops growing after enough steps.
         self.register_buffer("positive", torch.zeros(num_classes, dtype=torch.float64))
         self.register_buffer("negative", torch.zeros(num_classes, dtype=torch.float64))
@@ -56,12 +82,15 @@ class GradientStatistics(nn.Module):
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
         count = torch.as_tensor(0 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
         batch = torch.cat([positive.double(), negative.double(), count.reshape(1)])
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(batch)
+        sum_over_ranks(batch)
         if divisor is not None:
             # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
             batch /= batch[-1].clamp(min=torch.finfo(torch.float64).tiny)
         batch_positive, batch_negative = batch[:-1].chunk(2)
+        if self.half_life is not None:
+            kept = 0.5 ** (1 / self.half_life)
+            self.positive.mul_(kept)
+            self.negative.mul_(kept)
         self.positive.add_(batch_positive)
         self.negative.add_(batch_negative)
 
@@ -70,16 +99,23 @@ class GradientStatistics(nn.Module):
         self.positive.zero_()
         self.negative.zero_()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow the model to its device but never to its dtype: `model.half()` must not round the sums."""
-        exact = self.positive, self.negative
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, before in zip(("positive", "negative"), exact, strict=True):
-            moved = getattr(self, name)
-            source = moved if before.is_meta else before
-            setattr(self, name, source.to(moved.device, torch.float64))
-        return self
-
     def extra_repr(self) -> str:
         """The number of categories, for `print(model)`."""
-        return f"num_classes={self.num_classes}"
+        return f"num_classes={self.num_classes}" + ("" if self.half_life is None else f", half_life={self.half_life}")
+
+
+def check_num_classes(num_classes: int) -> None:
+    """Refuse a C that is no positive int."""
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int):
+        raise TypeError(f"num_classes must be an int, got {type(num_classes).__name__}")
+    if num_classes < 1:
+        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+
+
+def _check_half_life(half_life: float | None) -> None:
+    if half_life is None:
+        return
+    if isinstance(half_life, bool) or not isinstance(half_life, int | float):
+        raise TypeError(f"half_life must be a number of updates or None, got {type(half_life).__name__}")
+    if not (math.isfinite(half_life) and half_life > 0):
+        raise ValueError(f"half_life must be finite and > 0, got {half_life}")

@@ -61,6 +61,17 @@ def test_nothing_is_hidden_when_everything_must_be_visible(glyphs):
         assert np.array_equal(alone.mask(0), among.mask(0))
 
 
+def test_what_a_bar_hides_is_not_in_the_mask(glyphs):
+    style = replace(SCENE, noise=0.0, occluders=8, min_visible=0.3)
+    hidden = 0
+    for index in range(10):
+        bare, barred = (draw(glyphs, [6], replace(style, occluders=number), index) for number in (0, 8))
+        untouched = (bare.image == barred.image).all(2)
+        assert not (barred.mask(0) & ~untouched).any()
+        hidden += np.count_nonzero(bare.mask(0) & ~barred.mask(0))
+    assert hidden > 0
+
+
 def test_masks_lie_on_the_drawn_ink(glyphs):
     style = replace(PLAIN, texture=0.0)
     for index in range(10):

@@ -2,11 +2,7 @@ import json
 
 import pytest
 
-from equigrad.data.writing import run_jobs, write_once
-
-
-def double(index):
-    return 2 * index
+from equigrad.data.writing import write_once
 
 
 def write_hello(root):
@@ -66,7 +62,3 @@ def test_of_two_processes_that_write_the_same_the_first_wins(tmp_path):
     write_once(tmp_path / "data", {"seed": 0}, overtaken)
     assert (tmp_path / "data" / "hello.txt").read_text() == "hello"
     assert json.loads((tmp_path / "data" / "manifest.json").read_text()) == {"seed": 0}
-
-
-def test_jobs_keep_their_order_over_processes():
-    assert run_jobs(double, 70, num_workers=2) == [2 * index for index in range(70)]

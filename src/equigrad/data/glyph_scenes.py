@@ -139,6 +139,7 @@ class _Canvas:
     owners: NDArray[np.int16] = field(init=False)
     visible: list[int] = field(default_factory=list)  # pixels of each glyph
     required: list[float] = field(default_factory=list)
+    colours: list[NDArray[np.float32]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         size = self.style.image_size
@@ -193,12 +194,13 @@ class _Canvas:
 
     def _paint_glyph(self, ink: NDArray[np.uint8], solid: Mask, window: tuple[slice, slice], hidden: list[int]) -> None:
         under = self.pixels[window].astype(np.float32)
-        colour = self._colour(self._contrasting_luminance())
+        colour = self._glyph_colour(hidden)
         self.pixels[window] = under + (colour - under) * (ink[..., None] * np.float32(1 / 255))
         self.visible = [before - lost for before, lost in zip(self.visible, hidden, strict=True)]
         area = int(np.count_nonzero(solid))
         self.owners[window][solid] = len(self.visible)
         self.visible.append(area)
+        self.colours.append(colour)
         self.required.append(self.style.min_visible * area)
 
     def _posed(self, drawing: NDArray[np.uint8], size: float) -> NDArray[np.uint8]:
@@ -246,6 +248,14 @@ class _Canvas:
         """A random window of the image's size from something larger by `room`."""
         top, left = self.rng.integers(room, size=2).tolist()
         return slice(top, top + self.style.image_size), slice(left, left + self.style.image_size)
+
+    def _glyph_colour(self, hidden: list[int]) -> NDArray[np.float32]:
+        """A colour unlike the background's, and the one of three least like any glyph that it will partly hide."""
+        below = [colour for colour, lost in zip(self.colours, hidden, strict=True) if lost]
+        choices = [self._colour(self._contrasting_luminance()) for _ in range(3 if below else 1)]
+        return max(
+            choices, key=lambda choice: min((float(np.abs(choice - colour).sum()) for colour in below), default=0)
+        )
 
     def _contrasting_luminance(self) -> float:
         """Uniform over the luminances that differ enough from the background's."""

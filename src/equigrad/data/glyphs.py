@@ -32,6 +32,7 @@ _LOOK_ALIKES = ("BRAILLE", "HEXAGRAM FOR", "TETRAGRAM FOR", "MODIFIER LETTER")  
 
 _CANVAS = 64  # a descriptor is the bitmap at half size on a square canvas, averaged over cells of 4 x 4
 _CELL = 4
+_BLOCK = 32
 _BLUR = 1.5  # forgives strokes of another weight
 _TURNS = np.linspace(-2, 2, 5) * MAX_ROTATION
 _STRETCHES = (1 - MAX_STRETCH, 1.0, 1 + MAX_STRETCH)
@@ -70,10 +71,9 @@ def choose_glyphs(num_categories: int, num_fonts: int = 3) -> GlyphSet:
     """
     if num_categories < 1 or not 1 <= num_fonts <= 1 + len(_OTHER_FONTS):
         raise ValueError(f"num_categories must be >= 1 and num_fonts in 1..6, got {num_categories} and {num_fonts}")
-    candidates = _candidates()
-    order = _farthest_first(list(candidates.values()), num_categories)
-    characters = [list(candidates)[index] for index in order]
-    drawings = [[candidates[character]] for character in characters]
+    candidates = list(_candidates())
+    characters = [candidates[index] for index in _order().first(num_categories)]
+    drawings = [[_candidates()[character]] for character in characters]
     for font_name in _OTHER_FONTS[: num_fonts - 1]:
         _add_font(drawings, characters, font_name)
     return GlyphSet(tuple(characters), tuple(tuple(category) for category in drawings))
@@ -94,21 +94,27 @@ def category_distances(glyphs: GlyphSet) -> NDArray[np.float32]:
     return symmetric
 
 
-def _farthest_first(bitmaps: list[Bitmap], count: int) -> list[int]:
-    upright = _upright(bitmaps)
-    chosen: list[int] = []
-    nearest = np.ones(len(bitmaps), dtype=np.float32)  # to what is chosen, posed; 0 for what is out
-    while len(chosen) < count:
-        farthest = int(nearest.argmax())
-        if nearest[farthest] < MIN_DISTANCE:
-            raise ValueError(f"num_categories must be at most {len(chosen)}, got {count}: more would look alike")
-        distances = _distances(bitmaps[farthest], upright)
-        # Seen from the other side, posed itself and with the chosen ones upright, it may still be too near.
-        if not chosen or distances[chosen].min() >= MIN_DISTANCE:
-            chosen.append(farthest)
-            nearest = np.minimum(nearest, distances)
-        nearest[farthest] = 0
-    return chosen
+class _FarthestFirst:
+    """An order of bitmaps in which each is the farthest from all before it, found as far as it is asked for."""
+
+    def __init__(self, bitmaps: list[Bitmap]) -> None:
+        self.bitmaps, self.upright = bitmaps, _upright(bitmaps)
+        self.chosen: list[int] = []
+        self.nearest = np.ones(len(bitmaps), dtype=np.float32)  # to what is chosen, posed; 0 for what is out
+
+    def first(self, count: int) -> list[int]:
+        """Indices of the first `count`; raises ValueError if more than possible without look-alikes."""
+        while len(self.chosen) < count:
+            farthest = int(self.nearest.argmax())
+            if self.nearest[farthest] < MIN_DISTANCE:
+                raise ValueError(f"num_categories must be at most {len(self.chosen)}, got {count}: more look alike")
+            distances = _distances(self.bitmaps[farthest], self.upright)
+            # Seen from the other side, posed itself and with the chosen ones upright, it may still be too near.
+            if distances[self.chosen].min(initial=1) >= MIN_DISTANCE:
+                self.chosen.append(farthest)
+                self.nearest = np.minimum(self.nearest, distances)
+            self.nearest[farthest] = 0
+        return self.chosen[:count]
 
 
 def _add_font(drawings: list[list[Bitmap]], characters: list[str], font_name: str) -> None:
@@ -125,12 +131,25 @@ def _add_font(drawings: list[list[Bitmap]], characters: list[str], font_name: st
 def _distances(bitmap: Bitmap, upright: _Descriptors) -> NDArray[np.float32]:
     """(n,) one minus the cosine between the bitmap in its best pose and each of the upright descriptors."""
     poses = _poses(bitmap)
-    # Sums of whole numbers below 2^24 are exact in any order, so that every machine makes the same choice.
-    cosines = upright.whole @ poses.whole.T
+    cosines = _products(upright.whole, poses.whole)
     cosines /= upright.norms[:, None]
     cosines /= poses.norms
     distances: NDArray[np.float32] = 1 - cosines.max(1)
     return distances
+
+
+def _products(rows: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`rows @ columns.T`. Sums of whole numbers below 2^24 are exact in any order, so every machine chooses alike.
+
+    In blocks that BLAS does not split over threads: for thousands of small products, waiting for the slower of two
+    threads on a busy machine takes longer than the work.
+    """
+    products = np.empty((len(rows), len(columns)), dtype=np.float32)
+    whole = len(rows) // _BLOCK * _BLOCK
+    blocks = rows[:whole].reshape(-1, _BLOCK, rows.shape[1])
+    np.matmul(blocks, columns.T, out=products[:whole].reshape(-1, _BLOCK, len(columns)))
+    products[whole:] = rows[whole:] @ columns.T
+    return products
 
 
 def _upright(bitmaps: Iterable[Bitmap]) -> _Descriptors:
@@ -158,6 +177,12 @@ def _cells(canvas: Image.Image) -> Bitmap:
 def _describe(cells: list[Bitmap]) -> _Descriptors:
     whole = (np.stack(cells).reshape(len(cells), -1) >> 1).astype(np.float32)
     return _Descriptors(whole, np.sqrt(np.square(whole).sum(1)))
+
+
+@functools.lru_cache(maxsize=1)
+def _order() -> _FarthestFirst:
+    # Shared by all numbers of categories, since fewer of them are the first of many.
+    return _FarthestFirst(list(_candidates().values()))
 
 
 @functools.lru_cache(maxsize=1)

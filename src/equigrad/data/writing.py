@@ -55,8 +55,8 @@ def _holds(folder: Path, manifest: Json) -> bool:
 
 
 def run_jobs(job: Callable[[int], _Result], count: int, num_workers: int) -> list[_Result]:
-    """Results of the job for 0 … count-1; scenes do not depend on the process that draws them."""
-    if num_workers == 0:
+    """Results of a picklable job for 0 … count-1, in order; with workers, scripts need their `__main__` guard."""
+    if num_workers == 0 or count == 0:
         return [job(index) for index in range(count)]
     # Spawned, because the caller may hold threads that a fork would break.
     with multiprocessing.get_context("spawn").Pool(num_workers, _adopt, (job,)) as pool:

@@ -1,11 +1,10 @@
 """What all losses share."""
 
-from torch import nn
-
 from equigrad.losses.inputs import REDUCTIONS, check_choice
+from equigrad.statistics import ExactModule
 
 
-class CategoryLoss(nn.Module):
+class CategoryLoss(ExactModule):
     """A loss of logits (N, C, ...) against labels, with the contract's labels, reduction and errors.
 
     Args:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from equigrad.losses import functional, mappings
 from equigrad.losses.category_loss import CategoryLoss
+from equigrad.losses.compilation import outside_graphs
 from equigrad.losses.inputs import check_choice, check_number
 from equigrad.losses.sweep import GradientSums
 from equigrad.statistics import GradientStatistics
@@ -17,15 +18,16 @@ from equigrad.statistics import GradientStatistics
 class EqualizationLoss(CategoryLoss):
     """A loss that owns the gradient statistics it reads; the base of the paper's four."""
 
-    def __init__(self, num_classes: int, reduction: str) -> None:
+    def __init__(self, num_classes: int, reduction: str, half_life: float | None) -> None:
         super().__init__(reduction)
-        self.statistics = GradientStatistics(num_classes)
+        self.statistics = GradientStatistics(num_classes, half_life)
 
     @property
     def num_classes(self) -> int:
         """C."""
         return self.statistics.num_classes
 
+    @outside_graphs
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
         if self.training and torch.is_grad_enabled():
@@ -48,6 +50,7 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         midpoint: mu of the sigmoid mapping.
         reweight_positive: False fixes q_j = 1.
         reweight_negative: False fixes r_j = 1; q_j still follows f.
+        half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean" or "sum".
     """
 
@@ -61,9 +64,10 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         midpoint: float = 0.8,
         reweight_positive: bool = True,
         reweight_negative: bool = True,
+        half_life: float | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(num_classes, reduction)
+        super().__init__(num_classes, reduction, half_life)
         check_number("positive_boost", positive_boost)
         check_number("steepness", steepness)
         check_number("midpoint", midpoint)
@@ -100,6 +104,7 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         prior_power: pi, the degree of calibration. The paper does not give it; 1 is what its code uses.
         prior_floor: the least G a category is taken to have, so that an unseen one has a finite margin.
         indicator: what stands for the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
+        half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean" or "sum".
     """
 
@@ -112,9 +117,10 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         prior_power: float = 1.0,
         prior_floor: float = 1e-4,
         indicator: str = "positive",
+        half_life: float | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(num_classes, reduction)
+        super().__init__(num_classes, reduction, half_life)
         check_number("prior_power", prior_power)
         check_number("prior_floor", prior_floor, above=0)
         check_choice("indicator", indicator, ("positive", "negative", "ratio"))
@@ -152,6 +158,7 @@ class EqualizedFocalLoss(EqualizationLoss):
         positive_balance: alpha_t of positive samples (1 - alpha_t of negative ones); None switches it off.
         focusing: False keeps gamma^j = gamma_b.
         weighting: False keeps w^j = 1.
+        half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean" or "sum".
     """
 
@@ -164,9 +171,10 @@ class EqualizedFocalLoss(EqualizationLoss):
         positive_balance: float | None = 0.25,
         focusing: bool = True,
         weighting: bool = True,
+        half_life: float | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(num_classes, reduction)
+        super().__init__(num_classes, reduction, half_life)
         check_number("base_focus", base_focus, above=0)
         check_number("focus_scale", focus_scale)
         check_balance(positive_balance)
@@ -204,6 +212,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         num_classes: C, without background.
         base_focus: gamma_b.
         focus_scale: s, the largest extra focus. The published YOLOX* configurations use 4.
+        half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean" or "sum".
     """
 
@@ -213,9 +222,10 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         *,
         base_focus: float = 2.0,
         focus_scale: float = 8.0,
+        half_life: float | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(num_classes, reduction)
+        super().__init__(num_classes, reduction, half_life)
         check_number("base_focus", base_focus, above=0)
         check_number("focus_scale", focus_scale)
         self.base_focus = base_focus

@@ -1,6 +1,7 @@
 """What a loss accepts. Every error says what was expected and what came."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ BACKGROUND = -1
 IGNORE = -100
 """Label of what is not a sample: no loss, no gradient, no statistics."""
 
+
+CategoryNumbers = Sequence[float] | Tensor
+"""C numbers that a user gives, one for each category."""
 
 PerCategory = Tensor | float
 """One number for all categories, or (C,) of them."""
@@ -32,6 +36,25 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Refuse a word that is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}")
+
+
+def per_category(name: str, values: CategoryNumbers) -> Tensor:
+    """One finite number >= 0 for each category, not all 0, as (C,) float64; refuse anything else."""
+    try:
+        vector = torch.as_tensor(values).detach().to("cpu", torch.float64, copy=True)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be a sequence or a Tensor of C numbers, got {type(values).__name__}") from error
+    if vector.dim() != 1 or vector.numel() == 0:
+        raise ValueError(f"{name} must be (C,), one number for each category, got shape {tuple(vector.shape)}")
+    check_values(vector.isfinite() & (vector >= 0), vector, f"{name} must be finite and >= 0")
+    if not bool(vector.any()):
+        raise ValueError(f"{name} must not be all 0, got {vector.numel()} zeros")
+    return vector
+
+
+def at_least_one_sample(category_counts: Tensor) -> Tensor:
+    """Counts in which a category without samples has one; or, if they are shares, that of the rarest with samples."""
+    return category_counts.clamp(min=min(1.0, float(category_counts[category_counts > 0].min())))
 
 
 def check_logits(logits: Tensor, *vectors: PerCategory | None) -> None:

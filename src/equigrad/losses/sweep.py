@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from equigrad.losses.inputs import PerCategory
 
@@ -34,15 +33,27 @@ class GradientSums(NamedTuple):
 
 
 class Sweep:
-    """What the blocks of one pass over logits (N, C, ...) add up to; see `functional` for the passes."""
+    """What the blocks of one pass over logits (N, C, ...) add up to; see `functional` for the passes.
 
-    def __init__(self, logits: Tensor, divisor: Tensor | None) -> None:
+    Args:
+        logits: z, (N, C, ...).
+        divisor: what the sum is divided by; None if by nothing.
+        margin: m_j, for a loss of s z + m.
+        scale: s. The passes differentiate by s z + m, `result` takes the step from there to z.
+    """
+
+    def __init__(
+        self, logits: Tensor, divisor: Tensor | None, margin: PerCategory | None = None, scale: float = 1.0
+    ) -> None:
         self.logits = logits
+        self.scale = scale
         self.num_classes = logits.shape[1]
         # Categories innermost in memory, as in (N, C) and channels-last, are rows; else (N, C, M). Neither is copied.
         self.is_rows = logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
         self.flat = self.flatten(logits.detach())
+        self.sample_dims = (0,) if self.is_rows else (0, 2)
         self.dtype = torch.promote_types(logits.dtype, torch.float32)
+        self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.divisor = divisor
         self.loss = self.flat.new_zeros((), dtype=torch.float64)
         one = torch.ones_like(self.loss)
@@ -83,15 +94,20 @@ class Sweep:
         """Logits of the block, at least float32."""
         return entries(self.flat, block).to(self.dtype)
 
+    def read_shifted(self, block: Block, out: Tensor | None = None) -> Tensor:
+        """s z + m of the block."""
+        logits = self.read(block)
+        return logits if self.margin is None else torch.add(self.margin, logits, alpha=self.scale, out=out)
+
     def workspace(self, block: Block) -> Tensor:
-        """Room for a block's arithmetic: the gradient's own, where it has the precision, so that nothing is allocated."""
+        """Room for the arithmetic of a block: that of its gradient where precise enough, so that none is allocated."""
         if self.gradient is not None and self.gradient.dtype == self.dtype:
             return entries(self.gradient, block)
         return torch.empty_like(entries(self.flat, block), dtype=self.dtype)
 
     def sum_samples(self, values: Tensor) -> Tensor:
         """Sum a block over its samples, (C,) float64."""
-        return values.sum(0 if self.is_rows else (0, 2)).double()
+        return values.sum(self.sample_dims).double()
 
     def add_positive(self, index: Tensor, magnitude: Tensor) -> None:
         """Add |gradient| of the labelled entries, (R, 1, ...) each, to their categories."""
@@ -108,9 +124,9 @@ class Sweep:
         """The loss, differentiable by the logits, and the gradient sums of its undivided form."""
         loss = (self.loss / self.safe_divisor).to(self.dtype)
         if self.gradient is not None:
-            pending = self.safe_divisor / self.stored_divisor
+            pending = self.safe_divisor / (self.stored_divisor * self.scale)
             loss = _ClosedForm.apply(self.logits, loss, self.gradient, pending, self.is_rows)
-        return loss, GradientSums(self.positive, self.negative, self.divisor)
+        return loss, GradientSums(self.positive * self.scale, self.negative * self.scale, self.divisor)
 
 
 def entries(flat: Tensor, block: Block) -> Tensor:
@@ -133,18 +149,34 @@ class _ClosedForm(torch.autograd.Function):
         return loss.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradient, pending = ctx.saved_tensors
-        if _graph_is_kept():
-            gradient = gradient.clone()
-        _scale_(gradient, upstream / pending)
+        with torch.no_grad():
+            if _graph_is_kept():
+                gradient = gradient.clone()
+            _scale_(gradient, upstream / pending)
+        if torch.is_grad_enabled():
+            gradient = _FirstOrderOnly.apply(gradient, torch.ones((), requires_grad=True))
         num_samples, num_classes, *places = ctx.shape
         if ctx.is_rows:
             gradient = gradient.view(num_samples, *places, num_classes).movedim(-1, 1)
         else:
             gradient = gradient.view(ctx.shape)
         return gradient, None, None, None, None
+
+
+class _FirstOrderOnly(torch.autograd.Function):
+    """Refuses a second derivative aloud: without it, a penalty on the gradient would silently train nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, anchor: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(
+            "the losses of equigrad cannot be differentiated twice: their gradient is a closed form without a graph"
+        )
 
 
 def _graph_is_kept() -> bool:

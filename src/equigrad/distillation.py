@@ -1,0 +1,149 @@
+"""DIVE: a student learns from the labels and, softened and flattened, from a teacher."""
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from equigrad.losses.category_loss import CategoryLoss
+from equigrad.losses.compilation import outside_graphs
+from equigrad.losses.inputs import IGNORE, check_labels, check_logits, check_number, divisor_of
+from equigrad.losses.sweep import Sweep, entries
+
+
+class DistillationLoss(nn.Module):
+    r"""DIVE: virtual examples, the flattened predictions of a teacher, beside the labels.
+
+    $$ L = (1 - a) \, L_{base}(z, y) + a \, T^2 \, \frac{1}{N} \sum_i KL(t_i \,\|\, softmax(z_i / T)) $$
+    $$ t = \frac{softmax(z' / T)^\rho}{\sum_j softmax_j(z' / T)^\rho} = softmax(\rho z' / T) $$
+
+    z' are the logits of a teacher, as a rule trained with Balanced Softmax:
+
+        teacher = equigrad.FrozenTeacher(trained_model)
+        criterion = equigrad.DistillationLoss(equigrad.SoftmaxEqualizationLoss(num_classes))   # DIVE-Softmax-EQL
+        loss = criterion(student(images), labels, teacher(images))
+
+    The statistics of an equalization loss record the gradient of the value that loss returns, without the factor 1 - a
+    and without the teacher's part. The factor would cancel in the ratio and be one constant in all margins.
+
+    He, Wu, Wei: Distilling Virtual Examples for Long-Tailed Recognition. ICCV 2021.
+
+    Args:
+        base: the loss of the labels: `BalancedSoftmaxLoss` (DIVE), `SoftmaxEqualizationLoss` (DIVE-Softmax-EQL) or any
+            other with a softmax. Its reduction is that of both parts.
+        weight: a, in [0, 1]. 0 is the base alone.
+        temperature: T.
+        power: rho; below 1 it flattens the teacher.
+    """
+
+    def __init__(
+        self, base: CategoryLoss, *, weight: float = 0.5, temperature: float = 3.0, power: float = 0.5
+    ) -> None:
+        super().__init__()
+        if not isinstance(base, CategoryLoss) or base.takes_background:
+            raise TypeError(f"base must be a softmax loss of equigrad, got {type(base).__name__}")
+        check_number("weight", weight)
+        if weight > 1:
+            raise ValueError(f"weight must be within [0, 1], got {weight}")
+        check_number("temperature", temperature, above=0)
+        check_number("power", power)
+        self.base = base
+        self.weight = weight
+        self.temperature = temperature
+        self.power = power
+
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        teacher_logits: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+    ) -> Tensor:
+        """Loss of logits (N, C, ...) against labels (N, ...) and the teacher's logits of the same shape."""
+        _check_teacher(logits, teacher_logits)
+        base_loss: Tensor = self.base(logits, labels, normalizer=normalizer)
+        if self.weight == 0:
+            return base_loss
+        divergence = distillation_divergence(
+            logits,
+            labels,
+            teacher_logits,
+            temperature=self.temperature,
+            power=self.power,
+            reduction=self.base.reduction,
+            normalizer=normalizer,
+        )
+        return (1 - self.weight) * base_loss + self.weight * divergence
+
+    def extra_repr(self) -> str:
+        """Hyper-parameters, for `print(model)`."""
+        return f"weight={self.weight}, temperature={self.temperature}, power={self.power}"
+
+
+@outside_graphs
+def distillation_divergence(
+    logits: Tensor,
+    labels: Tensor,
+    teacher_logits: Tensor,
+    *,
+    temperature: float = 3.0,
+    power: float = 0.5,
+    reduction: str = "mean",
+    normalizer: float | Tensor | None = None,
+) -> Tensor:
+    """T^2 KL(t || softmax(z / T)) of the samples that are not IGNORE; the formula is that of `DistillationLoss`."""
+    check_logits(logits)
+    check_labels(logits, labels, background=False, multi_label=False)
+    _check_teacher(logits, teacher_logits)
+    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer))
+    with torch.no_grad():
+        _sweep_divergence(sweep, sweep.flatten(labels), sweep.flatten(teacher_logits.detach()), temperature, power)
+    return sweep.result()[0]
+
+
+def _sweep_divergence(sweep: Sweep, labels: Tensor, teacher: Tensor, temperature: float, power: float) -> None:
+    for block in sweep.blocks(temporaries=3):
+        is_ignored = (labels[block] == IGNORE).unsqueeze(1)
+        target = (entries(teacher, block).to(sweep.dtype) * (power / temperature)).log_softmax(1)
+        student = (sweep.read(block) / temperature).log_softmax(1)
+        probs = target.exp()
+        divergence = (target.sub_(student).mul_(probs)).sum(1, keepdim=True).double()
+        sweep.loss += temperature**2 * divergence.masked_fill_(is_ignored, 0.0).sum()
+        gradient = student.exp_().sub_(probs).mul_(temperature / sweep.stored_divisor.to(sweep.dtype))
+        sweep.store(block, gradient.masked_fill_(is_ignored, 0.0))
+
+
+def _check_teacher(logits: Tensor, teacher_logits: Tensor) -> None:
+    if not isinstance(teacher_logits, Tensor):
+        raise TypeError(f"teacher_logits must be a Tensor, got {type(teacher_logits).__name__}")
+    if teacher_logits.shape != logits.shape or not teacher_logits.is_floating_point():
+        raise ValueError(
+            f"teacher_logits must be floating point of shape {tuple(logits.shape)}, "
+            f"got {teacher_logits.dtype} of shape {tuple(teacher_logits.shape)}"
+        )
+    if teacher_logits.device != logits.device:
+        raise ValueError(
+            f"teacher_logits must be on the device of the logits, {logits.device}, got {teacher_logits.device}"
+        )
+
+
+class FrozenTeacher(nn.Module):
+    """A trained model to learn from: always in evaluation mode, without gradient, also after `train()`.
+
+    Args:
+        model: the teacher, frozen in place.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode: BatchNorm and dropout of a teacher do not train."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, *inputs: Any) -> Any:
+        """What the model returns."""
+        return self.model(*inputs)

@@ -1,0 +1,137 @@
+"""Two real processes hold what one process would hold on the joined batch."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.testing import assert_close
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # spawned processes have no pytest path
+
+from conftest import GOLDEN
+from equigrad import (
+    BACKGROUND,
+    IGNORE,
+    EqualizedFocalLoss,
+    EqualizedQualityFocalLoss,
+    GradientStatistics,
+    SigmoidEqualizationLoss,
+    SoftmaxEqualizationLoss,
+    WithObjectness,
+)
+from equigrad.losses import functional
+
+CASES = {
+    "sigmoid_mean": (SigmoidEqualizationLoss, {}, False),
+    "sigmoid_sum": (SigmoidEqualizationLoss, {"reduction": "sum"}, False),
+    "softmax_mean": (SoftmaxEqualizationLoss, {}, False),
+    "efl_normalizer": (EqualizedFocalLoss, {}, True),
+    "eqfl_normalizer": (EqualizedQualityFocalLoss, {}, True),
+    "eqfl_mean": (EqualizedQualityFocalLoss, {}, False),
+}
+# Rows of rank 0 and 1 in each step: unequal, and a rank without any.
+ROWS = [(5, 9), (0, 7), (4, 0), (6, 6)]
+
+
+def batch(step, num_classes=4):
+    """The joined batch of a step; all labels of its second row block may be ignored."""
+    generator = torch.Generator().manual_seed(step)
+    rows = sum(ROWS[step])
+    logits = torch.randn(rows, num_classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(num_classes, (rows,), generator=generator)
+    labels[1::4] = IGNORE
+    return logits, labels, torch.rand(rows, generator=generator, dtype=torch.float64)
+
+
+def run(case, part, world_size):
+    """Train a step after the other on a part (slice) of every joined batch; what the statistics are after each."""
+    loss_class, options, has_normalizer = CASES[case]
+    criterion = loss_class(4, **options)
+    history = []
+    for step in range(len(ROWS)):
+        logits, labels, quality = batch(step)
+        num_positive = max(1, int((labels >= 0).sum()))
+        rows = part(step)
+        extra = [quality[rows]] if loss_class is EqualizedQualityFocalLoss else []
+        normalizer = num_positive / world_size if has_normalizer else None
+        criterion(logits[rows].requires_grad_(), labels[rows], *extra, normalizer=normalizer).backward()
+        history.append(torch.stack([criterion.statistics.positive, criterion.statistics.negative]))
+    return torch.stack(history)
+
+
+def published(rank):
+    """The published two-rank runs, with the published rule: each rank divides its own gradient, then ranks are summed."""
+    import json
+
+    results = {}
+    case = json.loads((GOLDEN / "sigmoid_eql_two_ranks.json").read_text())
+    criterion = WithObjectness(SigmoidEqualizationLoss(case["num_classes"], reduction="sum"))
+    for index, step in enumerate(case["ranks"][rank]):
+        logits = torch.tensor(step["logits"], dtype=torch.float64)
+        logits[:, -1] *= -1
+        labels = torch.tensor(step["labels"])
+        labels[labels == case["num_classes"]] = BACKGROUND
+        loss = criterion(logits.requires_grad_(), labels) / len(labels)
+        results[f"sigmoid {index}"] = compared(loss, criterion.loss.statistics, step, case["num_classes"])
+    case = json.loads((GOLDEN / "softmax_eql_two_ranks.json").read_text())
+    statistics = GradientStatistics(case["num_classes"])
+    for index, step in enumerate(case["ranks"][rank]):
+        logits = torch.tensor(step["logits"], dtype=torch.float64)
+        margin = statistics.positive.clamp(min=1e-4).log()
+        loss, sums = functional.margin_cross_entropy(logits, torch.tensor(step["labels"]), margin)
+        statistics.update(sums.positive / len(logits), sums.negative / len(logits))
+        results[f"softmax {index}"] = compared(loss, statistics, step, case["num_classes"])
+    case = json.loads((GOLDEN / "efl_two_ranks.json").read_text())
+    criterion = EqualizedFocalLoss(case["num_classes"])
+    for index, step in enumerate(case["ranks"][rank]):
+        logits = torch.tensor(step["logits"], dtype=torch.float64).requires_grad_()
+        labels = torch.tensor(step["labels"])
+        labels = torch.where(labels == -1, IGNORE, labels - 1)
+        loss = criterion(logits, labels, normalizer=step["normalizer"])
+        results[f"efl {index}"] = compared(loss, criterion.statistics, step, case["num_classes"], world_size=2)
+    return results
+
+
+def compared(loss, statistics, step, num_classes, world_size=1):
+    """(ours, theirs): the loss and the statistics after the step."""
+    ours = torch.cat([loss.detach().reshape(1), world_size * statistics.positive, world_size * statistics.negative])
+    theirs = [step["loss"], *step["pos_grad_after"][:num_classes], *step["neg_grad_after"][:num_classes]]
+    return ours, torch.tensor(theirs, dtype=torch.float64)
+
+
+def rank_main(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+
+    def part(step):
+        first = ROWS[step][0]
+        return slice(0, first) if rank == 0 else slice(first, None)
+
+    results = {case: run(case, part, world_size=2) for case in CASES}
+    results["published"] = published(rank)
+    torch.save(results, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each of two gloo processes found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    mp.spawn(rank_main, args=(str(folder),), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_ranks_equal_one_on_the_joined_batch(ranks, case):
+    alone = run(case, lambda step: slice(None), world_size=1)
+    assert_close(ranks[0][case], alone, rtol=1e-12, atol=1e-14)
+    assert_close(ranks[1][case], ranks[0][case], rtol=0, atol=0)
+
+
+def test_the_published_two_rank_numbers_are_reproduced(ranks):
+    for results in ranks:
+        assert len(results["published"]) == 9
+        for ours, theirs in results["published"].values():
+            assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
