@@ -390,7 +390,7 @@ def _sweep_indices(
             overwrite(values, index, has_category, 0.0)
             _drop_ignored(label != IGNORE, values)
             if factor is not None:
-                values.mul_(factor)
+                values.mul_(factor.to(values.dtype))
         sweep.loss += (sweep.sum_samples(loss) * weights.negative.flatten()).sum()
         sweep.negative += sweep.sum_samples(slope) * weights.negative.flatten()
         weight = (weights.negative / sweep.stored_divisor).to(sweep.dtype)

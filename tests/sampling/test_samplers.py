@@ -23,7 +23,7 @@ from equigrad.sampling import (
     suggest_threshold,
 )
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "repeat_factor.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "repeat_factor.json").read_text())
 
 # Seven images in a tail: category 0 is in five, 1 in two, 2 in one; image 5 has two categories, image 6 none.
 TAILED = [[0], [0], [0], [0], [1], [0, 2], []]
