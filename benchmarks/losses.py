@@ -1,7 +1,7 @@
 """Time and memory of the losses against the plain eager loss they replace, as ratios in one process.
 
     python benchmarks/losses.py                     # the table of benchmarks/README.md
-    python benchmarks/losses.py --shapes 20000x1203 --threads 1
+    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1      # the costs of docs/losses.md
 
 A row is forward + backward + statistics, float32. Ours and the peer take turns, so that a slow moment of the machine
 hits both; the ratio is that of the medians. Memory is the peak of the resident set above the logits, in logits tensors.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.ops import sigmoid_focal_loss
 
 import equigrad
@@ -49,19 +49,61 @@ def plain_quality_focal(logits: Tensor, labels: Tensor, quality: Tensor) -> Tens
     return ((target - logits.sigmoid()).abs() ** 2 * cost).sum() / labels.numel()
 
 
-def ours(name: str, num_classes: int) -> Step:
-    criterion = getattr(equigrad, name)(num_classes)
-    if name == "EqualizedQualityFocalLoss":
-        return criterion
-    return lambda logits, labels, quality: criterion(logits, labels)
-
-
 PAIRS: dict[str, Step] = {
     "SigmoidEqualizationLoss": plain_bce,
     "SoftmaxEqualizationLoss": plain_cross_entropy,
     "EqualizedFocalLoss": plain_focal,
     "EqualizedQualityFocalLoss": plain_quality_focal,
 }
+"""The paper's losses, each against the eager loss it replaces."""
+
+SOFTMAX_PEERS = ["CrossEntropyLoss", "BalancedSoftmaxLoss", "LogitAdjustmentLoss", "LADELoss", "SeesawLoss", "LDAMLoss"]
+SIGMOID_PEERS = [
+    "BinaryCrossEntropyLoss",
+    "FocalLoss",
+    "QualityFocalLoss",
+    "FocalEqualizationLoss",
+    "GradientBlockingLoss",
+    "FederatedLoss",
+    "EffectiveClassMarginLoss",
+]
+ALL: dict[str, Step] = {
+    **dict.fromkeys(PAIRS, plain_bce),
+    "SoftmaxEqualizationLoss": plain_cross_entropy,
+    **dict.fromkeys([*SOFTMAX_PEERS, "GroupedSoftmaxLoss"], plain_cross_entropy),
+    **dict.fromkeys(SIGMOID_PEERS, plain_bce),
+}
+"""Every loss against plain cross-entropy or BCE: what it costs to choose it."""
+
+
+def ours(name: str, num_columns: int) -> Step:
+    criterion = build(name, num_columns)
+    if "Quality" in name:
+        return criterion
+    return lambda logits, labels, quality: criterion(logits, labels)
+
+
+def build(name: str, num_columns: int) -> nn.Module:
+    counts = 1 + 50_000 * torch.arange(1, num_columns + 1, dtype=torch.float64) ** -1.2  # a long tail
+    loss_class = getattr(equigrad, name)
+    if name in ("CrossEntropyLoss", "BinaryCrossEntropyLoss", "FocalLoss", "QualityFocalLoss"):
+        return loss_class()
+    if name == "GroupedSoftmaxLoss":
+        # Its head has more columns than categories: as many categories as the columns hold.
+        losses = (loss_class(counts[:number]) for number in range(num_columns - 1, 0, -1))
+        return next(loss for loss in losses if loss.num_logits <= num_columns)
+    if name == "GradientBlockingLoss":
+        return loss_class(counts / counts.sum(), threshold=0.001)
+    if name in (
+        "BalancedSoftmaxLoss",
+        "LogitAdjustmentLoss",
+        "LADELoss",
+        "LDAMLoss",
+        "FederatedLoss",
+        "EffectiveClassMarginLoss",
+    ):
+        return loss_class(counts)
+    return loss_class(num_columns)
 
 
 def run(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
@@ -86,14 +128,16 @@ def peak_memory(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> 
     return (resident("VmHWM") - before) / (logits.numel() * logits.element_size())
 
 
-def measure(shape: tuple[int, ...], repeats: int) -> dict[str, tuple[float, float, float, float]]:
+def measure(
+    pairs: dict[str, Step], shape: tuple[int, ...], repeats: int
+) -> dict[str, tuple[float, float, float, float]]:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(shape, generator=generator).mul_(2).sub_(4).requires_grad_()
     samples = (shape[0], *shape[2:])
-    labels = torch.randint(shape[1], samples, generator=generator)
+    labels = torch.randint(max(1, shape[1] - 8), samples, generator=generator)
     quality = torch.rand(samples, generator=generator)
     table = {}
-    for name, peer in PAIRS.items():
+    for name, peer in pairs.items():
         step = ours(name, shape[1])
         for warm_up in (step, peer):
             run(warm_up, logits, labels, quality)
@@ -109,7 +153,9 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="NxC or NxCxHxW")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--seconds", type=float, default=8.0, help="about how long to repeat each pair")
+    parser.add_argument("--all", action="store_true", help="every loss, against plain cross-entropy or BCE")
     arguments = parser.parse_args()
+    pairs = ALL if arguments.all else PAIRS
     print("| shape | threads | loss | ms | time ratio | memory | memory of the peer |")
     print("|---|---|---|---|---|---|---|")
     for threads in arguments.threads:
@@ -117,8 +163,11 @@ def main() -> None:
         for text in arguments.shapes:
             shape = tuple(map(int, text.split("x")))
             repeats = max(3, min(30, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
-            for name, (ms, ratio, memory, peer_memory) in measure(shape, repeats).items():
-                print(f"| {text} | {threads} | {name} | {ms:.1f} | {ratio:.2f} | {memory:.2f} | {peer_memory:.2f} |", flush=True)
+            for name, (ms, ratio, memory, peer_memory) in measure(pairs, shape, repeats).items():
+                print(
+                    f"| {text} | {threads} | {name} | {ms:.1f} | {ratio:.2f} | {memory:.2f} | {peer_memory:.2f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.inputs import IGNORE, check_labels, check_logits, check_number, divisor_of
+from equigrad.losses.inputs import IGNORE, check_logits, check_number, divisor_of
 from equigrad.losses.sweep import Sweep, entries
 
 
@@ -52,6 +52,7 @@ class DistillationLoss(nn.Module):
         self.temperature = temperature
         self.power = power
 
+    @outside_graphs
     def forward(
         self,
         logits: Tensor,
@@ -61,57 +62,40 @@ class DistillationLoss(nn.Module):
         normalizer: float | Tensor | None = None,
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) and the teacher's logits of the same shape."""
+        check_logits(logits)
         _check_teacher(logits, teacher_logits)
-        base_loss: Tensor = self.base(logits, labels, normalizer=normalizer)
         if self.weight == 0:
+            base_loss: Tensor = self.base(logits, labels, normalizer=normalizer)
             return base_loss
-        divergence = distillation_divergence(
-            logits,
-            labels,
-            teacher_logits,
-            temperature=self.temperature,
-            power=self.power,
-            reduction=self.base.reduction,
-            normalizer=normalizer,
-        )
-        return (1 - self.weight) * base_loss + self.weight * divergence
+        # The base gives its gradient at once and the teacher's is added to it in place: autograd would hold both apart.
+        leaf = logits.detach().requires_grad_(logits.requires_grad)
+        base_loss = self.base(leaf, labels, normalizer=normalizer)
+        sweep = Sweep(logits, divisor_of(logits, labels, self.base.reduction, normalizer))
+        sweep.loss += (1 - self.weight) * base_loss.detach() * sweep.safe_divisor
+        if sweep.gradient is not None:
+            undivided = (sweep.safe_divisor / sweep.stored_divisor).to(base_loss.dtype)
+            (gradient,) = torch.autograd.grad(base_loss, leaf, undivided)
+            sweep.gradient = sweep.flatten(gradient).mul_(1 - self.weight)
+        with torch.no_grad():
+            self._add_divergence(sweep, sweep.flatten(labels), sweep.flatten(teacher_logits.detach()))
+        return sweep.result()[0]
+
+    def _add_divergence(self, sweep: Sweep, labels: Tensor, teacher: Tensor) -> None:
+        for block in sweep.blocks(temporaries=3):
+            is_ignored = (labels[block] == IGNORE).unsqueeze(1)
+            target = (entries(teacher, block).to(sweep.dtype) * (self.power / self.temperature)).log_softmax(1)
+            student = (sweep.read(block) / self.temperature).log_softmax(1)
+            probs = target.exp()
+            divergence = target.sub_(student).mul_(probs).sum(1, keepdim=True).double()
+            sweep.loss += self.weight * self.temperature**2 * divergence.masked_fill_(is_ignored, 0.0).sum()
+            if sweep.gradient is not None:
+                factor = self.weight * self.temperature / sweep.stored_divisor
+                gradient = student.exp_().sub_(probs).mul_(factor.to(sweep.dtype))
+                entries(sweep.gradient, block).add_(gradient.masked_fill_(is_ignored, 0.0))
 
     def extra_repr(self) -> str:
         """Hyper-parameters, for `print(model)`."""
         return f"weight={self.weight}, temperature={self.temperature}, power={self.power}"
-
-
-@outside_graphs
-def distillation_divergence(
-    logits: Tensor,
-    labels: Tensor,
-    teacher_logits: Tensor,
-    *,
-    temperature: float = 3.0,
-    power: float = 0.5,
-    reduction: str = "mean",
-    normalizer: float | Tensor | None = None,
-) -> Tensor:
-    """T^2 KL(t || softmax(z / T)) of the samples that are not IGNORE; the formula is that of `DistillationLoss`."""
-    check_logits(logits)
-    check_labels(logits, labels, background=False, multi_label=False)
-    _check_teacher(logits, teacher_logits)
-    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer))
-    with torch.no_grad():
-        _sweep_divergence(sweep, sweep.flatten(labels), sweep.flatten(teacher_logits.detach()), temperature, power)
-    return sweep.result()[0]
-
-
-def _sweep_divergence(sweep: Sweep, labels: Tensor, teacher: Tensor, temperature: float, power: float) -> None:
-    for block in sweep.blocks(temporaries=3):
-        is_ignored = (labels[block] == IGNORE).unsqueeze(1)
-        target = (entries(teacher, block).to(sweep.dtype) * (power / temperature)).log_softmax(1)
-        student = (sweep.read(block) / temperature).log_softmax(1)
-        probs = target.exp()
-        divergence = (target.sub_(student).mul_(probs)).sum(1, keepdim=True).double()
-        sweep.loss += temperature**2 * divergence.masked_fill_(is_ignored, 0.0).sum()
-        gradient = student.exp_().sub_(probs).mul_(temperature / sweep.stored_divisor.to(sweep.dtype))
-        sweep.store(block, gradient.masked_fill_(is_ignored, 0.0))
 
 
 def _check_teacher(logits: Tensor, teacher_logits: Tensor) -> None:

@@ -32,7 +32,7 @@ from equigrad import (
 COUNTS = [100, 40, 8, 1]
 FLOAT32_EPS = torch.finfo(torch.float32).eps
 
-few_examples = settings(max_examples=25, deadline=None)  # a busy machine is no failure
+few_examples = settings(max_examples=10, deadline=None)  # a busy machine is no failure
 seeds = st.integers(0, 2**16)
 counts_of_four = st.lists(st.integers(0, 10**6), min_size=4, max_size=4).filter(any)
 
@@ -426,6 +426,14 @@ def test_half_precision_is_computed_in_single(name, dtype):
     assert gradient.dtype == dtype
     assert_close(loss.double(), expected, rtol=1e-4, atol=1e-5)
     assert_close(gradient.double(), expected_gradient, rtol=2e-2, atol=1e-3)
+
+
+@all_losses
+def test_blocks_change_nothing(name, monkeypatch):
+    logits, labels = batch(num_samples=29)
+    expected = value_and_gradient(losses()[name](logits, labels), logits)
+    monkeypatch.setattr("equigrad.losses.sweep.MAX_BLOCK_ELEMENTS", 12)  # three samples
+    assert_close(value_and_gradient(losses()[name](logits, labels), logits), expected)
 
 
 @all_losses

@@ -41,7 +41,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def per_category(name: str, values: CategoryNumbers) -> Tensor:
     """One finite number >= 0 for each category, not all 0, as (C,) float64; refuse anything else."""
     try:
-        vector = torch.as_tensor(values).detach().to("cpu", torch.float64, copy=True)
+        vector = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a sequence or a Tensor of C numbers, got {type(values).__name__}") from error
     if vector.dim() != 1 or vector.numel() == 0:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.inputs import PerCategory
+from equigrad.losses.inputs import IGNORE, PerCategory
 
 MAX_BLOCK_ELEMENTS = 2**20
 """4 MB of float32: what one operation on a block writes is still in cache for the next."""
@@ -60,6 +60,7 @@ class Sweep:
         self.safe_divisor = one if divisor is None else torch.where(divisor > 0, divisor, one)  # no sample: 0 / 1
         self.positive = self.flat.new_zeros(self.num_classes, dtype=torch.float64)
         self.negative = torch.zeros_like(self.positive)
+        self._scratch: list[Tensor] = []
         needed = torch.is_grad_enabled() and logits.requires_grad
         self.gradient = torch.empty_like(self.flat, memory_format=torch.contiguous_format) if needed else None
         # A half-precision gradient is stored undivided: 1/N of it may be below the smallest float16.
@@ -105,6 +106,14 @@ class Sweep:
             return entries(self.gradient, block)
         return torch.empty_like(entries(self.flat, block), dtype=self.dtype)
 
+    def scratch(self, block: Block, count: int) -> list[Tensor]:
+        """More room of the block's shape, the same for every block: a pass that asked for so many temporaries."""
+        shape = entries(self.flat, block).shape
+        size = shape.numel()
+        if len(self._scratch) < count or (count and self._scratch[0].numel() < size):
+            self._scratch = [torch.empty(size, dtype=self.dtype, device=self.flat.device) for _ in range(count)]
+        return [room[:size].view(shape) for room in self._scratch[:count]]
+
     def sum_samples(self, values: Tensor) -> Tensor:
         """Sum a block over its samples, (C,) float64."""
         return values.sum(self.sample_dims).double()
@@ -134,9 +143,42 @@ def entries(flat: Tensor, block: Block) -> Tensor:
     return flat[(block[0], slice(None), *block[1:])]
 
 
-def overwrite(values: Tensor, index: Tensor, where: Tensor, entry: Tensor | float) -> None:
-    """values[i, index_i] = entry_i on the samples where the condition holds, without a wait for the device."""
-    values.scatter_(1, index, torch.where(where, entry, values.gather(1, index)).to(values.dtype))
+class BlockLabels:
+    """The labels of a block, and what they say of its labelled entries.
+
+    Args:
+        labels: (R,) or (R, M).
+    """
+
+    def __init__(self, labels: Tensor) -> None:
+        label = labels.unsqueeze(1)
+        self.index = label.clamp(min=0)
+        self.has_category = label >= 0
+        self.is_ignored = label == IGNORE
+        # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
+        can_ask = labels.device.type == "cpu"
+        self.all_have_category = can_ask and bool(self.has_category.all())
+        self.none_is_ignored = self.all_have_category or (can_ask and not bool(self.is_ignored.any()))
+
+    def of_own(self, values: Tensor) -> Tensor:
+        """Values of the labelled entries, (R, 1, ...), and 0 for a sample without category."""
+        return values if self.all_have_category else values.masked_fill(~self.has_category, 0.0)
+
+    def put(self, values: Tensor, own: Tensor) -> None:
+        """Write the labelled entries of a block."""
+        own = own.to(values.dtype)
+        if not self.all_have_category:
+            own = torch.where(self.has_category, own, values.gather(1, self.index))
+        values.scatter_(1, self.index, own)
+
+    def clear(self, values: Tensor) -> None:
+        """Set the labelled entries of a block to 0, and all entries of ignored samples."""
+        if self.all_have_category:
+            values.scatter_(1, self.index, 0.0)
+        else:
+            self.put(values, torch.zeros_like(self.index))
+        if not self.none_is_ignored:
+            values.masked_fill_(self.is_ignored, 0.0)
 
 
 class _ClosedForm(torch.autograd.Function):

@@ -1,0 +1,64 @@
+"""Cross-entropies: the pass over the logits that forms loss, gradient and gradient sums."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from equigrad.losses.sweep import BlockLabels, Sweep
+
+Adjust = Callable[[Tensor, Tensor], None]
+"""Changes the logits of a block in place, given the label of each sample as an index."""
+
+
+def lower_own_logit_(logits: Tensor, index: Tensor, *, label_margin: Tensor) -> None:
+    """Take d_y from the logit of every sample's own category."""
+    logits.scatter_add_(1, index, -label_margin.flatten()[index].to(logits.dtype))
+
+
+def seesaw_(
+    logits: Tensor, index: Tensor, *, log_counts: Tensor, mitigation: float, compensation: float, log_floor: float
+) -> None:
+    """Add log M + log S to every category; both are 0 for the label itself."""
+    log_probs = logits.sub_(logits.logsumexp(1, keepdim=True))
+    own_log_prob = log_probs.gather(1, index).clamp_(min=log_floor)
+    lead = (log_probs - own_log_prob).clamp_(min=0)
+    log_probs.add_(lead, alpha=compensation)
+    own_log_count = log_counts.flatten()[index]
+    rarity = torch.sub(log_counts.to(lead.dtype), own_log_count.to(lead.dtype), out=lead).clamp_(max=0)
+    log_probs.add_(rarity, alpha=mitigation)
+
+
+def sweep_softmax(
+    sweep: Sweep,
+    labels: Tensor,
+    category_weights: Tensor | None = None,
+    adjust: Adjust | None = None,
+    temporaries: int = 0,
+) -> None:
+    """Cross-entropy of the samples; `category_weights` (C,) weigh them by their category."""
+    for block in sweep.blocks(temporaries):
+        label = BlockLabels(labels[block])
+        work = sweep.read_shifted(block, out=sweep.workspace(block))
+        if adjust is not None:
+            adjust(work, label.index)
+        peak = work.amax(1, keepdim=True)
+        own_logit = work.gather(1, label.index) - peak
+        probs = work.sub_(peak).exp_()
+        total = probs.sum(1, keepdim=True).double()
+        own_log_prob = label.of_own(own_logit - total.log())
+        own_gradient = own_log_prob.expm1()  # p_y - 1
+        factor = 1 / (total * sweep.stored_divisor)
+        if category_weights is not None:
+            own_weight = category_weights[label.index]
+            own_log_prob *= own_weight
+            own_gradient *= own_weight
+            factor *= own_weight
+        sweep.loss -= own_log_prob.sum()
+        sweep.add_positive(label.index, own_gradient.neg())
+
+        gradient = probs.mul_(factor.to(probs.dtype))
+        label.clear(gradient)
+        sweep.negative += sweep.sum_samples(gradient) * sweep.stored_divisor
+        label.put(gradient, own_gradient / sweep.stored_divisor)
+        sweep.store(block, gradient)

@@ -1,0 +1,1 @@
+"""What can be trained: the only place where losses, models, data and engine meet."""
