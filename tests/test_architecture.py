@@ -23,7 +23,8 @@ ALLOWED = {
     "evaluation": {"data.frequency"},
     "analysis": {"data.frequency"},
     "integrations": {"losses", "statistics"},
-    "cli": {"recipes", "engine", "analysis"},
+    "cli": {"recipes", "engine", "analysis", "evaluation"},
+    "__main__": {"cli"},
 }
 
 

@@ -1,6 +1,7 @@
 """The helper must hear what the page tests rely on it to hear."""
 
 import pytest
+
 from browser import DARK, needs_browser, visit
 
 pytestmark = needs_browser

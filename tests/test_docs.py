@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from equigrad.cli import _parser
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -30,6 +32,13 @@ def commands():
     lines = [line for block in blocks("") for line in block.splitlines()]
     lines += [code for page in PAGES for code in re.findall(r"`(python [^`]+)`", page.read_text())]
     return sorted({line.split("#")[0].strip() for line in lines if line.startswith("python ")})
+
+
+def test_every_documented_equigrad_command_parses():
+    lines = [line.split("#")[0] for block in blocks("") for line in block.splitlines() if line.startswith("equigrad ")]
+    assert len(lines) > 4
+    for line in lines:
+        _parser().parse_args(shlex.split(line)[1:])  # exits with 2 on an unknown command or option
 
 
 def test_every_documented_script_is_known_to_this_test():

@@ -4,6 +4,7 @@ criterion = equigrad.SigmoidEqualizationLoss(num_classes)
 loss = criterion(logits, labels)
 """
 
+from equigrad import calibration, decoupling
 from equigrad.distillation import DistillationLoss, FrozenTeacher
 from equigrad.losses import (
     BACKGROUND,
@@ -30,6 +31,7 @@ from equigrad.losses import (
     WithObjectness,
     effective_number_weights,
 )
+from equigrad.models.cosine_classifier import CosineClassifier
 from equigrad.models.scores import (
     SigmoidObjectnessScores,
     SigmoidScores,
@@ -37,6 +39,7 @@ from equigrad.models.scores import (
     SoftmaxScores,
     bias_for_prior,
 )
+from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler
 from equigrad.statistics import GradientStatistics
 
 __version__ = "0.1.0.dev0"
@@ -46,6 +49,8 @@ __all__ = [
     "IGNORE",
     "BalancedSoftmaxLoss",
     "BinaryCrossEntropyLoss",
+    "ClassBalancedSampler",
+    "CosineClassifier",
     "CrossEntropyLoss",
     "DistillationLoss",
     "EffectiveClassMarginLoss",
@@ -63,6 +68,7 @@ __all__ = [
     "LDAMLoss",
     "LogitAdjustmentLoss",
     "QualityFocalLoss",
+    "RepeatFactorSampler",
     "SeesawLoss",
     "SigmoidEqualizationLoss",
     "SigmoidObjectnessScores",
@@ -72,5 +78,7 @@ __all__ = [
     "SoftmaxScores",
     "WithObjectness",
     "bias_for_prior",
+    "calibration",
+    "decoupling",
     "effective_number_weights",
 ]

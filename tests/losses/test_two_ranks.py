@@ -63,7 +63,7 @@ def run(case, part, world_size):
 
 
 def published(rank):
-    """The published two-rank runs, with the published rule: each rank divides its own gradient, then ranks are summed."""
+    """The published two-rank runs by the published rule: each rank divides its own gradient, then all are summed."""
     import json
 
     results = {}

@@ -66,9 +66,7 @@ def test_a_cosine_classifier_takes_the_place_of_the_linear_one(images, targets):
 @pytest.mark.parametrize("cosine_temperature", [None, 20.0])
 def test_a_prior_makes_every_sigmoid_start_low(images, cosine_temperature):
     loss, scores = equigrad.SigmoidEqualizationLoss(5), equigrad.SigmoidScores()
-    model = build_classifier(
-        SmallConvNet(2), 5, loss, scores, bias_prior=0.001, cosine_temperature=cosine_temperature
-    )
+    model = build_classifier(SmallConvNet(2), 5, loss, scores, bias_prior=0.001, cosine_temperature=cosine_temperature)
     assert_close(model.classifier.bias.sigmoid(), torch.full((5,), 0.001))
 
 

@@ -1,13 +1,13 @@
 import pytest
 import torch
 import torchvision
-from shared_data import shared_folder
 from torch.testing import assert_close
 
 from equigrad.data.image_lists import ImageDataset, read_image_list
 from equigrad.data.transforms import whole_image_transform
 from equigrad.models.efficientnet_lite import PACKAGE, ConvNorm, EfficientNetLite0, package_weights
 from equigrad.models.pretrained import read_weights
+from shared_data import shared_folder
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,7 @@ def test_it_recognises_photographs(pretrained):
     images = read_image_list(data / "test.txt", data / "images.zip")
     categories = torchvision.models.ResNet50_Weights.IMAGENET1K_V1.meta["categories"]
     shared = {"grand_piano": "grand piano", "umbrella": "umbrella", "schooner": "schooner", "saxophone": "sax"}
-    chosen = [
-        index for index, label in enumerate(images.labels.tolist()) if images.class_names[label] in shared
-    ][::4]
+    chosen = [index for index, label in enumerate(images.labels.tolist()) if images.class_names[label] in shared][::4]
     dataset = ImageDataset(images.subset(chosen), whole_image_transform())
     weights = read_weights(package_weights())
     num_right = 0

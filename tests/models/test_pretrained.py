@@ -48,7 +48,7 @@ class Exploit:
 
 def test_nothing_in_a_file_is_executed(tmp_path, capsys):
     file = tmp_path / "evil.pth"
-    file.write_bytes(pickle.dumps(Exploit()))
+    file.write_bytes(pickle.dumps(Exploit(), protocol=2))
     with pytest.raises(ValueError, match=r"evil\.pth: not a file of PyTorch weights"):
         read_weights(file)
     assert capsys.readouterr().out == ""

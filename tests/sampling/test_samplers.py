@@ -18,6 +18,7 @@ from equigrad.sampling import (
     CategoryPresence,
     ClassBalancedSampler,
     RepeatFactorSampler,
+    ShuffledSampler,
     category_repeat_factors,
     image_repeat_factors,
     suggest_threshold,
@@ -601,3 +602,20 @@ def test_data_of_the_size_of_lvis_start_without_a_wait(lvis_sized, make):
         starting.append(time.perf_counter() - begin)
     assert min(building) < 2
     assert min(starting) < 0.5
+
+
+def test_a_shuffled_epoch_shows_every_image_once_on_whatever_rank():
+    shards = [list(ShuffledSampler(10, seed=3, rank=rank, num_replicas=2)) for rank in range(2)]
+    alone = list(ShuffledSampler(10, seed=3))
+    assert sorted(alone) == list(range(10))
+    assert alone != list(range(10))
+    assert [index for pair in zip(*shards, strict=True) for index in pair] == alone
+
+
+def test_a_shuffled_sampler_goes_on_where_it_stopped():
+    sampler = ShuffledSampler(10, seed=3)
+    order = list(sampler) + list(sampler)
+    for position in range(10):
+        resumed = ShuffledSampler(10, seed=3)
+        resumed.load_state_dict(sampler.state_dict(epoch=1, position=position))
+        assert list(resumed) == order[10 + position :]

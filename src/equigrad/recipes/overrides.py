@@ -35,14 +35,15 @@ def _replace(settings: Any, names: list[str], text: str, path: str) -> Any:
     if rest:
         value = _replace(getattr(settings, name), rest, text, path)
     else:
-        value = _parse(text, typing.get_type_hints(type(settings))[name], path)
+        value = parse_text(text, typing.get_type_hints(type(settings))[name], path)
     try:
         return dataclasses.replace(settings, **{name: value})
     except (TypeError, ValueError) as error:  # what the dataclass itself refuses
         raise ValueError(f"--set {path}={text}: {error}") from error
 
 
-def _parse(text: str, kind: Any, path: str) -> Any:
+def parse_text(text: str, kind: Any, path: str) -> Any:
+    """The value that a text means for a field of this type."""
     for option in _options(kind):
         try:
             return _parse_as(text, option)

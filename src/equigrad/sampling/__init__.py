@@ -23,6 +23,7 @@ from equigrad.sampling.samplers import (
     RepeatFactorSampler,
     ResumableSampler,
     Rounding,
+    ShuffledSampler,
 )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RepeatFactorSampler",
     "ResumableSampler",
     "Rounding",
+    "ShuffledSampler",
     "category_repeat_factors",
     "image_repeat_factors",
     "suggest_threshold",

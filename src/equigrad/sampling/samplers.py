@@ -144,6 +144,38 @@ class ResumableSampler(Sampler[int]):
         """How often an epoch holds each image, on average over epochs, (I,) float64."""
 
 
+class ShuffledSampler(ResumableSampler):
+    """Every image once in an epoch, in a new random order each time.
+
+    Args:
+        num_images: indices are 0 … num_images - 1.
+        seed: epoch e draws with `seed + e`, whatever the global random state.
+        rank, num_replicas, drop_last: as in `RepeatFactorSampler`.
+    """
+
+    def __init__(
+        self,
+        num_images: int,
+        *,
+        seed: int = 0,
+        rank: int | None = None,
+        num_replicas: int | None = None,
+        drop_last: bool = False,
+    ) -> None:
+        nothing = torch.zeros(0, dtype=torch.int64)
+        presence = CategoryPresence(nothing, nothing, checked_int("num_images", num_images, minimum=1), num_classes=0)
+        super().__init__(presence, seed=seed, rank=rank, num_replicas=num_replicas, drop_last=drop_last)
+
+    def _epoch_length(self, epoch: int) -> int:
+        return self.presence.num_images
+
+    def _epoch_order(self, epoch: int) -> Tensor:
+        return torch.randperm(self.presence.num_images, generator=_generator(self.seed + epoch))
+
+    def _mean_repeats(self) -> Tensor:
+        return torch.ones(self.presence.num_images, dtype=torch.float64)
+
+
 class RepeatFactorSampler(ResumableSampler):
     r"""Repeat-factor sampling (RFS): images with rare categories come several times in an epoch.
 

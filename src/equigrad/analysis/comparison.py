@@ -1,0 +1,247 @@
+"""Runs side by side: the same categories in the same order, most frequent first."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from equigrad.analysis.history import CategoryResult, Floats, Ints, RunHistory, StatisticsOverTime
+
+# Okabe and Ito's colours, told apart by all kinds of colour vision; the page has the same, lightened in dark mode.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+
+
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """Most frequent first.
+
+    Args:
+        names: of the categories.
+        counts: (C,) of training samples; None if no run was evaluated, and positive gradient stands in for them.
+        group_names: head first.
+        groups: (C,) index of each category's group.
+    """
+
+    names: tuple[str, ...]
+    counts: Ints | None
+    group_names: tuple[str, ...]
+    groups: Ints
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def group_sizes(self) -> dict[str, int]:
+        """Number of categories in each group."""
+        sizes = np.bincount(self.groups, minlength=len(self.group_names)).tolist()
+        return dict(zip(self.group_names, sizes, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedRun:
+    """A run with its categories in the common order.
+
+    Args:
+        name: different from those of the other runs.
+        history: what was read.
+        path: of the statistics shown, in the model.
+        statistics: columns in the common order; None if the run keeps none.
+        metric: (C,) of each category; NaN where unknown, None if the run was not evaluated.
+    """
+
+    name: str
+    history: RunHistory
+    path: str
+    statistics: StatisticsOverTime | None
+    metric: Floats | None
+
+    @property
+    def final_ratio(self) -> Floats | None:
+        """(C,) at the end of the run."""
+        return None if self.statistics is None else self.statistics.ratio[-1]
+
+    @property
+    def result(self) -> dict[str, float | None]:
+        """Metrics of the whole test set."""
+        return dict(self.history.evaluation.result) if self.history.evaluation else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare` gives; `metric_name` is the metric of the categories, None if no run was evaluated."""
+
+    runs: tuple[ComparedRun, ...]
+    categories: Categories
+    metric_name: str | None
+
+    @property
+    def watched(self) -> list[ComparedRun]:
+        """Runs that keep gradient statistics."""
+        return [run for run in self.runs if run.statistics is not None]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Metrics of the whole test set in any run, headline first."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.result))
+
+    def group_metric_names(self) -> list[str]:
+        """The headline metric and those that belong to a frequency group; the first few if none can be told."""
+        names = self.metric_names
+        found = [_metric_of_group(group, names, self.categories.group_names) for group in self.categories.group_names]
+        chosen = [*names[:1], *(name for name in found if name is not None)]
+        return chosen if any(found) else names[:6]
+
+    def group_ratios(self, run: ComparedRun) -> Floats:
+        """(T, G) median ratio of each group at each snapshot; NaN before it received any gradient."""
+        assert run.statistics is not None
+        ratio = run.statistics.ratio
+        members = [self.categories.groups == group for group in range(len(self.categories.group_names))]
+        return np.stack([nan_median(ratio[:, mask], axis=1) for mask in members], axis=1)
+
+
+def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> Comparison:
+    """Put runs side by side.
+
+    Counts and groups are those of the first evaluated run.
+
+    Args:
+        runs: of models with the same categories.
+        statistics_path: which statistics to show of models that keep several; None for the first.
+
+    Raises:
+        ValueError: nothing to compare, or not the same categories.
+    """
+    if not runs:
+        raise ValueError("expected at least one run")
+    chosen = [_choose_path(run, statistics_path) for run in runs]
+    listed = _listed_categories(runs)
+    if not listed and not any(chosen):
+        raise ValueError(f"{runs[0].folder}: no run has statistics.npz or the categories of evaluation.json")
+    first = next((run.statistics[path] for run, path in zip(runs, chosen, strict=True) if path), None)
+    _check_sizes(runs, chosen, len(listed) or (first.positive.shape[1] if first else 0))
+    categories, order = _sort_listed(listed) if listed else _sort_by_gradient(first)
+    metric_name = next((name for category in listed for name in category.metrics), None)
+    names = _different_names([run.name for run in runs])
+    compared = (
+        ComparedRun(name, run, path, _reordered(run, path, order), _metric(run, metric_name, order))
+        for name, run, path in zip(names, runs, chosen, strict=True)
+    )
+    return Comparison(tuple(compared), categories, metric_name)
+
+
+def nan_median(values: Floats, axis: int) -> Floats:
+    """Median of what is known; NaN, without a warning, where nothing is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        median: Floats = np.nanmedian(values, axis=axis)
+    return median
+
+
+def smoothed(values: Floats) -> Floats:
+    """Running median and then running mean along the categories, over a 40th of them, or fewer at both ends.
+
+    The median keeps single categories from showing, the mean softens its jumps where neighbours are of two kinds.
+    """
+    half = len(values) // 80
+    medians = nan_median(_neighbourhoods(values, half), axis=1)
+    neighbours = _neighbourhoods(medians, half)
+    known = np.isfinite(neighbours)
+    num_known = known.sum(axis=1)
+    sums = np.where(known, neighbours, 0).sum(axis=1)
+    means: Floats = np.divide(
+        sums, num_known, out=np.full(len(values), np.nan), where=(num_known > 0) & np.isfinite(medians)
+    )
+    return means
+
+
+def evenly_chosen(count: int, limit: int) -> Ints:
+    """At most `limit` of the indices 0 … count-1, evenly spaced, the last always among them."""
+    return np.unique(np.rint(np.linspace(count - 1, 0, min(count, limit))).astype(np.int64))
+
+
+def _neighbourhoods(values: Floats, half: int) -> Floats:
+    """(C, 2 * half + 1), with NaN beyond both ends."""
+    padded = np.pad(values, half, constant_values=np.nan)
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
+
+
+def _choose_path(run: RunHistory, path: str | None) -> str:
+    if path is not None and run.statistics and path not in run.statistics:
+        raise ValueError(f"{run.folder}: statistics_path must be one of {sorted(run.statistics)}, got {path!r}")
+    return next(iter(run.statistics), "") if path is None else path if run.statistics else ""
+
+
+def _listed_categories(runs: Sequence[RunHistory]) -> tuple[CategoryResult, ...]:
+    """Those of the first evaluated run; all others must list the same."""
+    evaluated = [run for run in runs if run.evaluation and run.evaluation.categories]
+    lists = [run.evaluation.categories for run in evaluated if run.evaluation]
+    for run, categories in zip(evaluated[1:], lists[1:], strict=True):
+        names = [category.name for category in categories]
+        if names != [category.name for category in lists[0]]:
+            raise ValueError(f"{run.folder}: its categories are not those of {evaluated[0].folder}")
+    return lists[0] if lists else ()
+
+
+def _check_sizes(runs: Sequence[RunHistory], paths: Sequence[str], size: int) -> None:
+    for run, path in zip(runs, paths, strict=True):
+        if path and run.statistics[path].positive.shape[1] != size:
+            raise ValueError(
+                f"{run.folder}: its statistics have {run.statistics[path].positive.shape[1]} categories, "
+                f"those of the other runs {size}"
+            )
+
+
+def _sort_listed(listed: Sequence[CategoryResult]) -> tuple[Categories, Ints]:
+    counts = np.array([category.count for category in listed], dtype=np.int64)
+    order = np.argsort(-counts, kind="stable")
+    groups = [str(category.group) for category in listed]
+    sizes = {group: np.mean([c.count for c in listed if c.group == group]) for group in dict.fromkeys(groups)}
+    group_names = tuple(sorted(sizes, key=lambda group: -sizes[group]))
+    indices = np.array([group_names.index(groups[index]) for index in order], dtype=np.int64)
+    names = tuple(listed[index].name for index in order)
+    return Categories(names, counts[order], group_names, indices), order
+
+
+def _sort_by_gradient(statistics: StatisticsOverTime | None) -> tuple[Categories, Ints]:
+    """Without counts: by positive gradient, which grows with them, in thirds."""
+    assert statistics is not None
+    order = np.argsort(-statistics.positive[-1], kind="stable")
+    names = tuple(f"category {index}" for index in order)
+    groups = np.arange(len(order)) * 3 // len(order)
+    return Categories(names, None, ("head third", "middle third", "tail third"), groups), order
+
+
+def _reordered(run: RunHistory, path: str, order: Ints) -> StatisticsOverTime | None:
+    if not path:
+        return None
+    statistics = run.statistics[path]
+    return StatisticsOverTime(statistics.steps, statistics.positive[:, order], statistics.negative[:, order])
+
+
+def _metric(run: RunHistory, name: str | None, order: Ints) -> Floats | None:
+    if run.evaluation is None or not run.evaluation.categories or name is None:
+        return None
+    values = [category.metrics.get(name) for category in run.evaluation.categories]
+    return np.array([np.nan if value is None else value for value in values])[order]
+
+
+def _different_names(names: Sequence[str]) -> list[str]:
+    """Runs in folders of the same name are numbered."""
+    found: list[str] = []
+    for name in names:
+        number = 2
+        unique = name
+        while unique in found:
+            unique, number = f"{name} ({number})", number + 1
+        found.append(unique)
+    return found
+
+
+def _metric_of_group(group: str, metrics: Sequence[str], groups: Sequence[str]) -> str | None:
+    """`Few` or `mIoU_few` for few, `APr` for rare: initials only where groups do not share them (APm is no medium)."""
+    for metric in metrics:
+        if metric.lower().endswith(group.lower()):
+            return metric
+    initials = [name[:1] for name in groups]
+    by_initial = f"{metrics[0]}{group[:1]}" if metrics else ""
+    return by_initial if by_initial in metrics and initials.count(group[:1]) == 1 else None

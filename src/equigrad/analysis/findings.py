@@ -1,0 +1,214 @@
+"""What a comparison shows, in words and small tables."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
+from equigrad.analysis.history import Ints
+from equigrad.analysis.markup import Html, element, join, listing, markup, table
+
+STARVING = 0.2  # ratio below which a category gets five times as much negative as positive gradient
+
+_NUM_NAMED = 7  # starving categories in each list
+_NUM_METRICS = 10  # columns of one table
+_NUM_STEPS = 6
+_LOWER_IS_BETTER = ("error", "ece")  # in the names of metrics: coloured the other way round
+_ABSENT = "–"
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage; a dash if unknown."""
+    return _ABSENT if value is None or not np.isfinite(value) else f"{100 * value:.1f}"
+
+
+def points(value: float | None, base: float | None) -> str:
+    """The difference of two fractions in percentage points, with its sign."""
+    if value is None or base is None:
+        return ""
+    # Of the rounded percentages, so that a reader who subtracts finds the same.
+    difference = round(round(100 * value, 1) - round(100 * base, 1), 1)
+    return f"{difference:+.1f}".replace("-", "−") if difference else "0.0"
+
+
+def number(value: float) -> str:
+    """A ratio; a dash if unknown."""
+    return _ABSENT if not np.isfinite(value) else f"{value:.2f}"
+
+
+def run_label(comparison: Comparison, run: ComparedRun) -> Html:
+    """The name of a run behind its colour."""
+    index = comparison.runs.index(run)
+    return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), element("span", run.name)])
+
+
+def lead(comparison: Comparison) -> Html:
+    """What each run changes against the first, in a sentence."""
+    items = [_outcome(comparison, run) for run in comparison.runs[1:]]
+    return listing((item for item in items if item), "lead")
+
+
+def result_tables(comparison: Comparison) -> Html:
+    """Metrics of the whole test set, with differences to the first run."""
+    names = comparison.metric_names
+    if not names:
+        return element("p", "None of the runs has been evaluated yet.")
+    chunks = [names[start : start + _NUM_METRICS] for start in range(0, len(names), _NUM_METRICS)]
+    first = _result_table(comparison, chunks[0], "Results in %")
+    more = [_result_table(comparison, chunk, "Further results in %") for chunk in chunks[1:]]
+    return join([first, element("details", element("summary", "Further metrics"), *more) if more else ""])
+
+
+def ratio_table(comparison: Comparison) -> Html:
+    """The figure of the ratio in numbers: medians of the groups and starving categories at the end."""
+    groups = comparison.categories.group_names
+    rows = [
+        [run_label(comparison, run), *(number(value) for value in comparison.group_ratios(run)[-1]), _count(run)]
+        for run in comparison.watched
+    ]
+    header = ["run", *(f"median, {group}" for group in groups), "starving categories"]
+    return table("Gradient ratio at the end of each run", header, rows)
+
+
+def training_table(comparison: Comparison) -> Html:
+    """The figure of the groups in numbers: their medians at several steps."""
+    rows = []
+    for run in comparison.watched:
+        assert run.statistics is not None
+        ratios = comparison.group_ratios(run)
+        reached = np.flatnonzero(np.isfinite(ratios).any(axis=1))
+        for index in reached[evenly_chosen(len(reached), _NUM_STEPS)] if len(reached) else []:
+            step = f"{run.statistics.steps[index]:,}"
+            rows.append([run_label(comparison, run), step, *(number(value) for value in ratios[index])])
+    return table("Median gradient ratio during training", ["run", "step", *comparison.categories.group_names], rows)
+
+
+def describe_ratios(comparison: Comparison) -> str:
+    """The figures in a sentence, for those who cannot see them."""
+    groups = comparison.categories.group_names
+    sentences = []
+    for run in comparison.watched:
+        medians = zip(groups, comparison.group_ratios(run)[-1], strict=True)
+        sentences.append(f"{run.name}: " + ", ".join(f"{group} {number(value)}" for group, value in medians))
+    return "Median gradient ratio at the end. " + "; ".join(sentences) + "."
+
+
+def starving(run: ComparedRun) -> NDArray[np.bool_]:
+    """(C,) categories whose ratio is below `STARVING` at the end; one without gradient yet is not counted."""
+    assert run.statistics is not None
+    below: NDArray[np.bool_] = np.nan_to_num(run.statistics.ratio[-1], nan=np.inf) < STARVING
+    return below
+
+
+def starving_lists(comparison: Comparison) -> Html:
+    """Which categories starve in each run, the worst by name."""
+    watched = comparison.watched
+    return join(_starving_section(comparison, run, watched[0] if run is not watched[0] else None) for run in watched)
+
+
+def _outcome(comparison: Comparison, run: ComparedRun) -> Html | None:
+    base = comparison.runs[0]
+    facts = _changes(comparison, run, base)
+    if run.statistics is not None and base.statistics is not None:
+        facts.append(f"starving categories {_count(base)} → {_count(run)}")
+    if not facts:
+        return None
+    return join([element("strong", run_label(comparison, run), f" against {base.name}: "), "; ".join(facts), "."])
+
+
+def _changes(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> list[str]:
+    """Of the headline metric, and of the group that changed most."""
+    changed = {
+        name: abs(value - before)
+        for name in comparison.group_metric_names()
+        if (value := run.result.get(name)) is not None and (before := base.result.get(name)) is not None
+    }
+    headline, *groups = changed or [None]
+    if headline is None:
+        return []
+    texts = {name: f"{name} {points(run.result[name], base.result[name])} points" for name in changed}
+    largest = max(groups, key=lambda name: changed[name], default=None)
+    return [texts[headline], *([f"the largest change is {texts[largest]}"] if largest else [])]
+
+
+def _result_table(comparison: Comparison, names: Sequence[str], caption: str) -> Html:
+    base = comparison.runs[0].result
+    rows: list[list[object]] = []
+    for index, run in enumerate(comparison.runs):
+        bases = base if index else {}
+        rows.append([run_label(comparison, run), *(_result_cell(name, run.result, bases) for name in names)])
+    if len(rows) > 1:
+        caption += f"; small: percentage points against {comparison.runs[0].name}"
+    return table(caption, ["run", *names], rows, "results")
+
+
+def _result_cell(name: str, result: Mapping[str, float | None], base: Mapping[str, float | None]) -> Html:
+    value = result.get(name)
+    difference = points(value, base.get(name))
+    if not difference:
+        return markup(percent(value))
+    sign = {"+": "up", "−": "down"}.get(difference[0], "")
+    if any(word in name.lower() for word in _LOWER_IS_BETTER):
+        sign = {"up": "down", "down": "up"}.get(sign, "")
+    return join([percent(value), " ", element("span", difference, class_=f"difference {sign}")])
+
+
+def _starving_section(comparison: Comparison, run: ComparedRun, base: ComparedRun | None) -> Html:
+    mask = starving(run)
+    title = element("h3", run_label(comparison, run))
+    if not mask.any():
+        return element("div", title, element("p", "No category is starving.", _recovered(mask, base)))
+    categories = comparison.categories
+    shares = [
+        f"{np.count_nonzero(mask & (categories.groups == index)):,} of {size:,} {group}"
+        for index, (group, size) in enumerate(categories.group_sizes().items())
+    ]
+    text = f"{_count(run)} of {len(categories):,} categories are starving: {', '.join(shares)}."
+    parts = [title, element("p", text, _recovered(mask, base))]
+    for heading, chosen in _named(run, mask).items():
+        described = [_described(comparison, run, index) for index in chosen.tolist()]
+        parts += [element("p", heading), listing(described, "worst")]
+    return element("div", *parts)
+
+
+def _recovered(mask: NDArray[np.bool_], base: ComparedRun | None) -> str:
+    if base is None:
+        return ""
+    before = starving(base)
+    gone, new = np.count_nonzero(before & ~mask), np.count_nonzero(mask & ~before)
+    text = f" Of the {np.count_nonzero(before):,} that starve under {base.name}, {gone:,} do not here"
+    return f"{text}; {new:,} {'does' if new == 1 else 'do'} only here." if new else f"{text}."
+
+
+def _named(run: ComparedRun, mask: NDArray[np.bool_]) -> dict[str, Ints]:
+    """Which starving categories to name, by heading: all if they are few."""
+    lowest, most_frequent = _lowest(run, mask), np.flatnonzero(mask)
+    if len(lowest) <= 2 * _NUM_NAMED:
+        return {"They are:": lowest}
+    return {"The lowest ratios:": lowest[:_NUM_NAMED], "The most frequent:": most_frequent[:_NUM_NAMED]}
+
+
+def _lowest(run: ComparedRun, mask: NDArray[np.bool_]) -> Ints:
+    """Categories of the mask, lowest ratio first; of equal ones, that which was pushed down most."""
+    assert run.statistics is not None
+    order = np.lexsort((-run.statistics.negative[-1], run.statistics.ratio[-1]))
+    return order[mask[order]]
+
+
+def _described(comparison: Comparison, run: ComparedRun, index: int) -> Html:
+    categories = comparison.categories
+    assert run.statistics is not None
+    facts = []
+    if categories.counts is not None:
+        count = int(categories.counts[index])
+        facts.append(f"{count:,} training sample{'' if count == 1 else 's'}")
+    ratio = f"ratio {run.statistics.ratio[-1, index]:.2g}"
+    facts.append(ratio if run.statistics.positive[-1, index] else "no positive gradient")
+    if run.metric is not None and np.isfinite(run.metric[index]):
+        facts.append(f"{comparison.metric_name} {percent(run.metric[index])}\u00a0%")
+    return join([element("strong", categories.names[index]), f": {', '.join(facts)}"])
+
+
+def _count(run: ComparedRun) -> str:
+    return f"{np.count_nonzero(starving(run)):,}"

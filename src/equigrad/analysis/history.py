@@ -1,0 +1,314 @@
+"""What a run left in its folder, read back and checked; nothing is unpickled.
+
+recipe.json        settings, versions, seed and command                          needed
+metrics.jsonl      one object for each logged step                               needed
+statistics.npz     `steps` (T,), `<path>.positive` and `<path>.negative` (T, C)  absent if the loss keeps none
+evaluation.json    see `Evaluation`                                              absent before `equigrad evaluate`
+"""
+
+import dataclasses
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.analysis.writing import write_atomically
+from equigrad.data.frequency import shot_split
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Json = dict[str, Any]
+
+RECIPE, METRICS, STATISTICS, EVALUATION = "recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json"
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsOverTime:
+    """Snapshots of one `GradientStatistics`."""
+
+    steps: Ints  # (T,)
+    positive: Floats  # (T, C)  G_j^pos
+    negative: Floats  # (T, C)  G_j^neg
+
+    @property
+    def ratio(self) -> Floats:
+        """G_j, (T, C); NaN while no negative gradient has arrived, when there is nothing to compare."""
+        nothing = np.full_like(self.positive, np.nan)
+        return np.divide(self.positive, self.negative, out=nothing, where=self.negative > 0)
+
+
+@dataclass(frozen=True)
+class CategoryResult:
+    """How well one category is recognised.
+
+    Args:
+        name: shown to readers.
+        count: of training samples, in whatever unit the task counts.
+        metrics: fractions in [0, 1] by name; None where the test set cannot tell.
+        group: by frequency, such as "rare"; None in all categories stands for many, medium and few by count.
+    """
+
+    name: str
+    count: int
+    metrics: Mapping[str, float | None]
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The content of `evaluation.json`: what the test set says about a run.
+
+        {"result": {"AP": 0.255, "APr": 0.177},
+         "categories": [{"name": "aerosol_can", "count": 109, "group": "frequent", "AP": 0.31}, …]}
+
+    Metrics are fractions in [0, 1], written with a decimal point, or null where the test set cannot tell. In a category
+    every such field is a metric; text and whole numbers besides `name`, `count` and `group` are left to other readers.
+
+    Args:
+        result: metrics of the whole test set with the paper's names; the first is the headline.
+        categories: in the order of the model's outputs; the first metric of the first one is the one shown.
+    """
+
+    result: Mapping[str, float | None]
+    categories: tuple[CategoryResult, ...] = ()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the file into the folder of a run."""
+        content = {"result": dict(self.result), "categories": [_plain(category) for category in self.categories]}
+        file = Path(folder, EVALUATION)
+        write_atomically(file, json.dumps(content, indent=1, allow_nan=False).encode())
+        return file
+
+    @classmethod
+    def from_rows(cls, result: Mapping[str, float], rows: Iterable[Any]) -> Self:
+        """From what an evaluator gives: its result, and a mapping or dataclass for each category; nan becomes None."""
+        categories = (dict(row) if isinstance(row, Mapping) else dataclasses.asdict(row) for row in rows)
+        return cls(_known(result), tuple(_category_of(category) for category in categories))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read the file from the folder of a run; raises ValueError with one line if it is not as described."""
+        file = Path(folder, EVALUATION)
+        content = _read_object(file)
+        result = _fractions(file, "result", content.get("result"))
+        if not result:
+            raise ValueError(f"{file}: result must have at least one metric")
+        entries = content.get("categories", [])
+        if not isinstance(entries, list):
+            raise ValueError(f"{file}: categories must be a list, got {_kind(entries)}")
+        categories = tuple(_category(file, f"categories[{number}]", entry) for number, entry in enumerate(entries))
+        return cls(result, _with_groups(file, categories))
+
+
+@dataclass(frozen=True, eq=False)
+class RunHistory:
+    """A run: what it was, how it went, and how well it did.
+
+    Args:
+        name: shown to readers.
+        folder: of the run.
+        recipe: the content of `recipe.json`.
+        metrics: the lines of `metrics.jsonl`.
+        statistics: by path in the model; empty if its loss keeps none.
+        evaluation: None if the run was not evaluated.
+    """
+
+    name: str
+    folder: Path
+    recipe: Json
+    metrics: tuple[Json, ...]
+    statistics: Mapping[str, StatisticsOverTime]
+    evaluation: Evaluation | None
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """How the run was started, and every time it was resumed."""
+        starts = self.recipe.get("starts") or [self.recipe]
+        return [[str(word) for word in start.get("command", [])] for start in starts]
+
+    @classmethod
+    def load(cls, folder: str | Path, name: str | None = None) -> Self:
+        """Read a run, called like its folder unless named.
+
+        Raises ValueError with one line that names the file and the field which is missing or broken.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not the folder of a run")
+        run = cls(
+            name=folder.resolve().name if name is None else name,
+            folder=folder,
+            recipe=_read_recipe(folder / RECIPE),
+            metrics=_read_metrics(folder / METRICS),
+            statistics=_read_statistics(folder / STATISTICS) if (folder / STATISTICS).exists() else {},
+            evaluation=Evaluation.load(folder) if (folder / EVALUATION).exists() else None,
+        )
+        run._check_sizes()
+        return run
+
+    def _check_sizes(self) -> None:
+        """Statistics and evaluation must speak of the same categories."""
+        num_listed = len(self.evaluation.categories) if self.evaluation else 0
+        for path, history in self.statistics.items():
+            num_watched = history.positive.shape[1]
+            if num_listed and num_watched != num_listed:
+                raise ValueError(
+                    f"{self.folder / EVALUATION}: categories must be the {num_watched} of {path} in {STATISTICS}, "
+                    f"got {num_listed}"
+                )
+
+
+def _read_recipe(file: Path) -> Json:
+    recipe = _read_object(file)
+    starts = recipe.get("starts", [])
+    if not isinstance(starts, list) or not all(isinstance(start, dict) for start in starts):
+        raise ValueError(f"{file}: starts must be a list of objects")
+    for start in [recipe, *starts]:
+        if not isinstance(start.get("command", []), list):
+            raise ValueError(f"{file}: command must be a list of words, got {_kind(start['command'])}")
+    for field in ("settings", "versions"):
+        if not isinstance(recipe.get(field, {}), dict):
+            raise ValueError(f"{file}: {field} must be an object, got {_kind(recipe[field])}")
+    return recipe
+
+
+def _read_metrics(file: Path) -> tuple[Json, ...]:
+    lines = _read_bytes(file).splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()  # the half line of a killed run
+    found = []
+    for number, line in enumerate(lines, start=1):
+        values = _parse(file, line, f"line {number}")
+        if not isinstance(values, dict) or not _is_number(values.get("step")):
+            raise ValueError(f"{file}: line {number} must be an object with a step")
+        found.append(values)
+    return tuple(found)
+
+
+def _read_statistics(file: Path) -> dict[str, StatisticsOverTime]:
+    columns = _read_arrays(file)
+    steps = columns.pop("steps", None)
+    if steps is None or steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer) or len(steps) == 0:
+        raise ValueError(f"{file}: steps must be (T,) whole numbers with T >= 1")
+    if (np.diff(steps) <= 0).any():
+        raise ValueError(f"{file}: steps must ascend")
+    paths = [name.removesuffix(".positive") for name in columns if name.endswith(".positive")]
+    return {path: _statistics(file, path, steps.astype(np.int64), columns) for path in paths}
+
+
+def _statistics(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArray[Any]]) -> StatisticsOverTime:
+    positive = columns[f"{path}.positive"]
+    for name in (f"{path}.positive", f"{path}.negative"):
+        sums = columns.get(name)
+        if sums is None:
+            raise ValueError(f"{file}: {name} is missing")
+        if sums.ndim != 2 or len(sums) != len(steps) or sums.shape != positive.shape or sums.shape[1] == 0:
+            raise ValueError(f"{file}: {name} must be ({len(steps)}, C), got {sums.shape}")
+        if not np.issubdtype(sums.dtype, np.number) or not np.isfinite(sums).all() or (sums < 0).any():
+            raise ValueError(f"{file}: {name} must be finite numbers from 0")
+    return StatisticsOverTime(steps, positive.astype(np.float64), columns[f"{path}.negative"].astype(np.float64))
+
+
+def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{file}: not a readable .npz file of plain arrays ({_first_line(error)})") from None
+
+
+def _category(file: Path, field: str, entry: Any) -> CategoryResult:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{file}: {field} must be an object, got {_kind(entry)}")
+    name, count, group = entry.get("name"), entry.get("count"), entry.get("group")
+    if not isinstance(name, str):
+        raise ValueError(f"{file}: {field}.name must be text, got {_kind(name)}")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r}")
+    if not isinstance(group, str | None):
+        raise ValueError(f"{file}: {field}.group must be text, got {_kind(group)}")
+    return CategoryResult(name, count, _fractions(file, field, _metrics_of(entry)), group)
+
+
+def _category_of(row: Json) -> CategoryResult:
+    return CategoryResult(str(row["name"]), int(row["count"]), _known(_metrics_of(row)), row.get("group"))
+
+
+def _metrics_of(entry: Json) -> Json:
+    named = ("name", "count", "group")
+    return {key: value for key, value in entry.items() if key not in named and isinstance(value, float | None)}
+
+
+def _known(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: None if value is None or math.isnan(value) else float(value) for name, value in metrics.items()}
+
+
+def _with_groups(file: Path, categories: tuple[CategoryResult, ...]) -> tuple[CategoryResult, ...]:
+    """Groups by count where the file names none; some with and some without are a mistake."""
+    missing = [number for number, category in enumerate(categories) if category.group is None]
+    if not missing:
+        return categories
+    if len(missing) < len(categories):
+        raise ValueError(f"{file}: categories[{missing[0]}].group is missing, though other categories have one")
+    groups = shot_split([category.count for category in categories])
+    group_of = {int(index): group for group, members in groups.items() for index in members}
+    return tuple(
+        CategoryResult(category.name, category.count, category.metrics, group_of[index])
+        for index, category in enumerate(categories)
+    )
+
+
+def _fractions(file: Path, field: str, values: Any) -> dict[str, float | None]:
+    if not isinstance(values, dict):
+        raise ValueError(f"{file}: {field} must be an object of metrics, got {_kind(values)}")
+    for name, value in values.items():
+        if value is not None and not (_is_number(value) and 0 <= value <= 1):
+            raise ValueError(f"{file}: {field}.{name} must be a fraction in [0, 1] or null, got {value!r}")
+    return {name: None if value is None else float(value) for name, value in values.items()}
+
+
+def _plain(category: CategoryResult) -> Json:
+    group = {} if category.group is None else {"group": category.group}
+    return {"name": category.name, "count": category.count, **group, **category.metrics}
+
+
+def _read_object(file: Path) -> Json:
+    content = _parse(file, _read_bytes(file))
+    if not isinstance(content, dict):
+        raise ValueError(f"{file}: must hold one object, got {_kind(content)}")
+    return content
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run") from None
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read ({error.strerror})") from None
+
+
+def _parse(file: Path, text: bytes, where: str = "content") -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: {where} is not JSON ({_first_line(error)})") from None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,50 @@
+"""HTML from data: whatever is not markup already is escaped, so that no name can become an element or a script."""
+
+import html
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def markup(value: object) -> Html:
+    """Escape a value, unless it is markup."""
+    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+
+
+def element(tag: str, *content: object, **attributes: str) -> Html:
+    """An element; attributes are escaped, in their names underscores become hyphens and a last one goes (`class_`)."""
+    names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
+    listed = "".join(f' {names[name]}="{html.escape(value)}"' for name, value in attributes.items() if value)
+    return Html(f"<{tag}{listed}>{join(content)}</{tag}>")
+
+
+def join(parts: Iterable[object]) -> Html:
+    """Markup of all parts, one after the other."""
+    return Html("".join(markup(part) for part in parts))
+
+
+def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], class_: str = "") -> Html:
+    """A table whose first column names the rows."""
+    head = element("tr", *(element("th", cell, scope="col") for cell in header))
+    body = (
+        element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])) for row in rows
+    )
+    grid = element("table", element("caption", caption), element("thead", head), element("tbody", *body), class_=class_)
+    return element("div", grid, class_="table")
+
+
+def listing(items: Iterable[object], class_: str = "") -> Html:
+    """A list of points."""
+    return element("ul", *(element("li", item) for item in items), class_=class_)
+
+
+def script_data(value: Any) -> Html:
+    """JSON that is safe inside a script element: it cannot hold a tag, not even the one that ends the element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,0 +1,192 @@
+"""Where images lie: a folder, a zip archive read in place, or an array; all are read by path, and errors name files."""
+
+import hashlib
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+# What damaged images make their readers raise.
+_UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
+
+
+class ImageStore(Protocol):
+    """Images by path."""
+
+    root: Path
+
+    def read(self, path: str) -> Image.Image:
+        """The image in RGB; FileNotFoundError or OSError that names the file."""
+        ...
+
+    def content(self, path: str) -> bytes:
+        """What is stored, to find copies."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Number of stored bytes, None if there is no such image: cheap, without reading it."""
+        ...
+
+    def name(self, path: str) -> str:
+        """What a message calls the image."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Another text for another place."""
+        ...
+
+
+def open_store(root: str | os.PathLike[str]) -> ImageStore:
+    """A folder, a `.zip` file, or a `.npz` file with `images` (N, H, W, 3) uint8."""
+    root = Path(root)
+    if root.is_dir():
+        return FolderStore(root)
+    if not root.is_file():
+        raise FileNotFoundError(f"{root}: no such folder or file of images")
+    if root.suffix == ".zip":
+        return ZipStore(root)
+    if root.suffix == ".npz":
+        return ArrayStore(read_npz(root, "images"), root)
+    raise ValueError(f"{root}: images must be a folder, a .zip or a .npz file")
+
+
+class FolderStore:
+    """Image files below a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, path: str) -> Image.Image:
+        """The image in RGB."""
+        try:
+            with (self.root / path).open("rb") as stream:
+                return _decoded(stream)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.name(path)}: no such image") from None
+        except _UNREADABLE as error:
+            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+
+    def content(self, path: str) -> bytes:
+        """The bytes of the file."""
+        return (self.root / path).read_bytes()
+
+    def size(self, path: str) -> int | None:
+        """Bytes of the file."""
+        try:
+            return (self.root / path).stat().st_size
+        except OSError:
+            return None
+
+    def name(self, path: str) -> str:
+        """The file."""
+        return str(self.root / path)
+
+    def fingerprint(self) -> str:
+        """The folder."""
+        return str(self.root.resolve())
+
+
+class ZipStore:
+    """Image files inside a zip archive, which every process opens for itself."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._archive: zipfile.ZipFile | None = None
+        self._process = 0
+
+    @property
+    def archive(self) -> zipfile.ZipFile:
+        """The archive, opened by this process: workers that shared one handle would move each other's position."""
+        if self._archive is None or self._process != os.getpid():
+            try:
+                self._archive = zipfile.ZipFile(self.root)
+            except zipfile.BadZipFile as error:
+                raise OSError(f"{self.root}: not a zip archive ({error})") from None
+            self._process = os.getpid()
+        return self._archive
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"root": self.root, "_archive": None, "_process": 0}
+
+    def read(self, path: str) -> Image.Image:
+        """The image in RGB."""
+        try:
+            with self.archive.open(path) as stream:
+                return _decoded(stream)  # type: ignore[arg-type]
+        except KeyError:
+            raise FileNotFoundError(f"{self.name(path)}: no such image") from None
+        except _UNREADABLE as error:
+            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+
+    def content(self, path: str) -> bytes:
+        """The bytes of the file."""
+        return self.archive.read(path)
+
+    def size(self, path: str) -> int | None:
+        """Bytes of the file, not compressed."""
+        info = self.archive.NameToInfo.get(path)
+        return None if info is None else info.file_size
+
+    def name(self, path: str) -> str:
+        """Archive and path."""
+        return f"{self.root}/{path}"
+
+    def fingerprint(self) -> str:
+        """The archive, and when it was written."""
+        status = self.root.stat()
+        return f"{self.root.resolve()} {status.st_size} {status.st_mtime_ns}"
+
+
+class ArrayStore:
+    """Images (N, H, W, 3) of uint8 in memory; the path of an image is its index."""
+
+    def __init__(self, images: NDArray[np.uint8], root: Path) -> None:
+        if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+            raise ValueError(f"{root}: images must be (N, H, W, 3) uint8, got {images.shape} {images.dtype}")
+        self.images = images
+        self.root = root
+
+    def read(self, path: str) -> Image.Image:
+        """The image in RGB."""
+        if self.size(path) is None:
+            raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.images)}")
+        return Image.fromarray(self.images[int(path)])
+
+    def content(self, path: str) -> bytes:
+        """The pixels."""
+        image: NDArray[np.uint8] = self.images[int(path)]
+        return image.tobytes()
+
+    def size(self, path: str) -> int | None:
+        """Bytes of the pixels."""
+        return self.images[0].nbytes if path.isdecimal() and int(path) < len(self.images) else None
+
+    def name(self, path: str) -> str:
+        """File and index."""
+        return f"{self.root}[{path}]"
+
+    def fingerprint(self) -> str:
+        """The file and all pixels."""
+        return f"{self.root.resolve()} {hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()}"
+
+
+def read_npz(file: Path, name: str) -> NDArray[np.uint8]:
+    """One array of an `.npz` file; nothing in it is unpickled."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            if name not in arrays:
+                raise ValueError(f"{file}: expected an array named {name!r}, found {sorted(arrays)}")
+            array: NDArray[np.uint8] = arrays[name]
+            return array
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{file}: not an .npz file ({error})") from None
+
+
+def _decoded(stream: BinaryIO) -> Image.Image:
+    with Image.open(stream) as image:
+        return image.convert("RGB")

@@ -1,0 +1,32 @@
+"""The training engine: from a model, data and settings to a run folder."""
+
+from equigrad.engine.checkpoint import latest_checkpoint, load_checkpoint, load_weights
+from equigrad.engine.distributed import launch
+from equigrad.engine.ema import Ema
+from equigrad.engine.errors import EngineError
+from equigrad.engine.optimizers import SGD, AdamW, ParameterRule
+from equigrad.engine.schedule import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
+from equigrad.engine.settings import TrainSettings
+from equigrad.engine.train import TrainResult, train
+
+__all__ = [
+    "SGD",
+    "AdamW",
+    "Constant",
+    "Cosine",
+    "Ema",
+    "EngineError",
+    "MultiStep",
+    "ParameterRule",
+    "Poly",
+    "Schedule",
+    "TrainResult",
+    "TrainSettings",
+    "Warmup",
+    "latest_checkpoint",
+    "launch",
+    "load_checkpoint",
+    "load_weights",
+    "train",
+    "yolox_schedule",
+]

@@ -1,0 +1,98 @@
+"""One process or many: starting Fabric, and the few things ranks must agree on.
+
+equigrad train …                                                      # one process
+torchrun --nnodes 2 --nproc-per-node 8 … -m equigrad train …          # the same code, 16 processes
+"""
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from equigrad.engine.random_state import seed_all
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+Precision = Literal["32", "bf16", "fp16"]
+
+
+def launch(
+    *, precision: Precision = "32", seed: int = 0, accelerator: str = "auto", find_unused_parameters: bool = False
+) -> "Fabric":
+    """Join the other processes, if any, and seed this one; call it before models and samplers are built.
+
+    Args:
+        precision: "32", or autocast to "bf16" or "fp16"; with "fp16" the loss is scaled.
+        seed: the same on all ranks, so that they build the same model.
+        accelerator: "cpu", "cuda", "mps" or the best there is.
+        find_unused_parameters: for models that leave out parameters in some steps, in several processes.
+    """
+    # Imported here because it takes seconds, which a command that does not train should not spend.
+    from lightning.fabric import Fabric
+    from lightning.fabric.strategies.ddp import DDPStrategy
+
+    from equigrad.engine.autocast import precision_plugin
+
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+    accelerator = best_accelerator() if accelerator == "auto" else accelerator
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=num_local,
+        num_nodes=world_size // num_local,
+        strategy=DDPStrategy(find_unused_parameters=find_unused_parameters) if world_size > 1 else "auto",
+        plugins=precision_plugin(precision, accelerator),
+    )
+    fabric.launch()
+    if world_size > 1:
+        atexit.register(leave)
+    seed_all(seed)
+    return fabric
+
+
+def leave() -> None:
+    """End the process group, if it is still there."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def best_accelerator() -> str:
+    """A GPU if there is one."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def any_rank(fabric: "Fabric", *flags: bool) -> list[bool]:
+    """For each flag, whether it is set on any rank; every rank must call."""
+    if fabric.world_size == 1:
+        return list(flags)
+    merged = torch.tensor(flags, dtype=torch.uint8, device=fabric.device)
+    dist.all_reduce(merged, op=dist.ReduceOp.MAX)
+    return [bool(flag) for flag in merged.tolist()]
+
+
+def mean_over_ranks(fabric: "Fabric", values: dict[str, float]) -> dict[str, float]:
+    """Means of numbers that every rank has under the same names."""
+    if fabric.world_size == 1 or not values:
+        return values
+    merged = torch.tensor(list(values.values()), dtype=torch.float64, device=fabric.device)
+    dist.all_reduce(merged)
+    return dict(zip(values, (merged / fabric.world_size).tolist(), strict=True))
+
+
+def gather_objects(fabric: "Fabric", value: Any) -> list[Any]:
+    """One value of every rank, on every rank."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def from_first_rank(fabric: "Fabric", value: Any) -> Any:
+    """The first rank's value, on every rank."""
+    return gather_objects(fabric, value)[0]

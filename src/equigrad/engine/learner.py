@@ -1,0 +1,130 @@
+"""The model together with all that changes it: gradients, optimiser, scaler, averaged weights."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from equigrad.engine.ema import AveragedModel
+from equigrad.engine.errors import EngineError, one_line
+from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
+from equigrad.engine.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+class Learner:
+    """A model in training.
+
+    Args:
+        fabric: from `launch`.
+        model: `model(images, targets)` gives a dictionary of losses. Changed in place.
+        settings: of the training.
+    """
+
+    def __init__(self, fabric: "Fabric", model: nn.Module, settings: TrainSettings) -> None:
+        self.fabric, self.settings = fabric, settings
+        self.frozen = freeze(model, settings.frozen)
+        if settings.sync_batch_norm and fabric.world_size > 1 and fabric.device.type == "cuda":
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+        self.model = model.to(fabric.device)
+        if settings.channels_last:
+            self.model.to(memory_format=torch.channels_last)
+        self.average = AveragedModel(self.model, settings.ema) if settings.ema else None
+        if settings.compile:
+            self.model.compile()  # in place, so that the names of the weights stay the same
+        self.train_mode()
+        self.wrapped = fabric.setup_module(self.model)
+        self.optimizer = build_optimizer(self.model, settings.optimizer)
+        self.scaled_optimizer: Any = fabric.setup_optimizers(self.optimizer)
+        self.grad_norm: Tensor | None = None  # of the last step, if gradients are clipped
+
+    def train_mode(self) -> None:
+        """Training mode, except for what is frozen: its batch norms must not move either."""
+        self.model.train()
+        for module in self.frozen:
+            module.eval()
+
+    def backward(self, data: Any, num_pieces: int, *, is_last: bool) -> dict[str, Tensor]:
+        """Add the gradient of one of several pieces of a batch; the losses, detached."""
+        images, targets = data if self.fabric.device.type == "cpu" else self.fabric.to_device(data)
+        if self.settings.channels_last and isinstance(images, Tensor) and images.dim() == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        # Ranks exchange gradients once for a step, with the last piece.
+        alone = is_last or self.fabric.world_size == 1
+        with nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped):
+            losses: dict[str, Tensor] = self.wrapped(images, targets)
+            self.fabric.backward(sum_of(losses) / num_pieces)
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def step(self, lr_factor: float) -> None:
+        """Apply the gradients."""
+        set_learning_rate(self.optimizer, lr_factor)
+        if self.settings.max_grad_norm is not None:
+            self.grad_norm = self.fabric.clip_gradients(
+                self.wrapped,
+                self.scaled_optimizer,
+                max_norm=self.settings.max_grad_norm,
+                error_if_nonfinite=False,  # with fp16 it may happen; the scaler then leaves the step out
+            )
+        self.scaled_optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update(self.model)
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the first group in the last step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def broken_parameter(self) -> str | None:
+        """Name of a parameter with a value that is not finite."""
+        parameters = dict(self.model.named_parameters())
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(list(parameters.values()))])
+        if norms.isfinite().all():
+            return None
+        return next((name for name, value in parameters.items() if not value.isfinite().all()), None)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[nn.Module]:
+        """The model to evaluate, in evaluation mode; every module finds its own mode again afterwards."""
+        if self.average is not None:
+            yield self.average.model
+            return
+        self.model.eval()
+        try:
+            yield self.model
+        finally:
+            self.train_mode()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and all that decides about the next step."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.fabric.strategy.precision.state_dict(),
+            "ema": self.average.state_dict() if self.average else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        try:
+            self.model.load_state_dict(state["model"])
+            load_optimizer_state(self.optimizer, state["optimizer"])
+            if state["scaler"]:
+                self.fabric.strategy.precision.load_state_dict(state["scaler"])
+            if self.average is not None:
+                self.average.load_state_dict(state["ema"] or {"model": state["model"], "updates": 0})
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise EngineError(f"the checkpoint is that of another model or optimiser: {one_line(error)}") from error
+
+
+def sum_of(losses: dict[str, Tensor]) -> Tensor:
+    """The total loss."""
+    if not isinstance(losses, dict) or not losses:
+        raise TypeError(f"model(images, targets) must give a dictionary of losses, got {type(losses).__name__}")
+    first, *others = losses.values()
+    return sum(others, first)

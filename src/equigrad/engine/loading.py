@@ -1,0 +1,262 @@
+"""From a data set and a sampler to batches that are the same however often the run was stopped.
+
+Every sample is read at a *place*: its epoch and its position in the epoch's global order. The random numbers its
+augmentation draws depend on the seed and the place only, not on the worker, the rank or the history of the process.
+(They are those of `random`, `numpy.random` and `torch`; a generator of its own that a data set keeps is its own care.)
+"""
+
+import os
+import signal
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from equigrad.engine.errors import EngineError, one_line
+from equigrad.engine.random_state import mixed_seed, preserved, seed_cpu
+
+OnError = Literal["stop", "skip"]
+Collate = Callable[[list[Any]], Any]
+
+# What libraries raise for a missing or damaged file. Anything else is a bug and keeps its traceback.
+UNREADABLE = (OSError, EOFError, SyntaxError, zlib.error, struct.error)
+MAX_REPLACEMENTS = 20
+
+
+class ResumableSampler(Protocol):
+    """What the engine asks of a sampler; those of `equigrad.sampling` offer it."""
+
+    rank: int
+    num_replicas: int
+    drop_last: bool
+
+    def __iter__(self) -> Iterator[int]: ...
+    def __len__(self) -> int: ...
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch, or to where this epoch was resumed."""
+
+    def state_dict(self, *, epoch: int, position: int) -> dict[str, Any]:
+        """A place to resume at."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume; ValueError if the state is that of other data or settings."""
+
+
+@runtime_checkable
+class EpochAware(Protocol):
+    """A data set that changes over the epochs, such as one that stops mixing images towards the end."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called in every worker before the first sample of an epoch is read."""
+
+
+class Place(NamedTuple):
+    """Which sample to read, and where in the training it stands."""
+
+    epoch: int
+    position: int  # in the epoch's global order, over all ranks
+    sample: int  # index in the data set
+
+
+class Reading(NamedTuple):
+    """One item of the data set, or why there is none."""
+
+    sample: int  # index in the data set
+    item: Any
+    skipped: list[str]
+    failure: str | None
+
+
+class Batch(NamedTuple):
+    """What a model call needs, and where it comes from."""
+
+    data: Any  # (images, targets)
+    samples: list[int]  # indices in the data set
+    num_places: int  # of the epoch that all ranks together consume with it
+    skipped: list[str]  # names of samples that could not be read and were replaced
+    failure: str | None  # why the batch cannot be used
+
+
+class BatchPlaces:
+    """The batches of one rank in one epoch, as places. `num_pieces` batches together make one optimiser step."""
+
+    def __init__(self, sampler: ResumableSampler, batch_size: int, num_pieces: int) -> None:
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.num_pieces = num_pieces
+        self.epoch = 0
+        self.start = 0
+
+    def begin(self, epoch: int, position: int) -> None:
+        """Make the next iteration that of an epoch, from a position on."""
+        self.epoch, self.start = epoch, position
+        self.sampler.set_epoch(epoch)
+
+    def num_steps(self, num_indices: int) -> int:
+        """Steps that this many samples of the rank make."""
+        per_step = self.batch_size * self.num_pieces
+        return num_indices // per_step if self.sampler.drop_last else -(-num_indices // per_step)
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        indices = list(self.sampler)
+        rank, num_replicas = self.sampler.rank, self.sampler.num_replicas
+        places = [
+            Place(self.epoch, self.start + rank + num_replicas * count, index) for count, index in enumerate(indices)
+        ]
+        used = min(len(places), self.num_steps(len(places)) * self.batch_size * self.num_pieces)
+        for first in range(0, used, self.batch_size):
+            yield places[first : min(first + self.batch_size, used)]
+
+
+class PlacedDataset(Dataset[Reading]):
+    """Reads samples by place: seeds the random numbers, names and replaces what cannot be read.
+
+    A sample that cannot be read gives way to the next one of the data set that can, so that the batch keeps its size
+    and the order of everything else stays as it was.
+    """
+
+    def __init__(self, dataset: Any, seed: int, on_error: OnError, sample_name: Callable[[int], str]) -> None:
+        self.dataset = dataset
+        self.seed = seed
+        self.on_error = on_error
+        self.sample_name = sample_name
+        self._epoch = -1
+
+    def __getitems__(self, places: list[Place]) -> list[Reading]:
+        # In the training process itself, the model's random numbers must not notice that data was read.
+        with preserved() if get_worker_info() is None else nullcontext():
+            return [self[place] for place in places]
+
+    def __getitem__(self, place: Place) -> Reading:
+        if place.epoch != self._epoch and isinstance(self.dataset, EpochAware):
+            self.dataset.set_epoch(place.epoch)
+        self._epoch = place.epoch
+        seed_cpu(mixed_seed(self.seed, place.epoch, place.position))
+        return self._read(place.sample)
+
+    def _read(self, sample: int) -> Reading:
+        skipped: list[str] = []
+        while True:
+            try:
+                return Reading(sample, self.dataset[sample], skipped, None)
+            except UNREADABLE as error:
+                failure = f"cannot read {self.sample_name(sample)}: {type(error).__name__}: {one_line(error)}"
+            except Exception as error:
+                error.add_note(f"while reading {self.sample_name(sample)}")
+                raise
+            if self.on_error == "stop":
+                return Reading(sample, None, skipped, failure)
+            skipped.append(self.sample_name(sample))
+            if len(skipped) == MAX_REPLACEMENTS:
+                return Reading(sample, None, skipped, f"{len(skipped)} samples in a row failed, the last: {failure}")
+            sample = (sample + 1) % len(self.dataset)
+
+
+class PlacedCollate:
+    """Collates the items and keeps what is known about them beside the batch."""
+
+    def __init__(self, collate: Collate, num_replicas: int) -> None:
+        self.collate = collate
+        self.num_replicas = num_replicas
+
+    def __call__(self, readings: list[Reading]) -> Batch:
+        """A batch; without data if a sample failed."""
+        failure = next((reading.failure for reading in readings if reading.failure), None)
+        data = None if failure else self.collate([reading.item for reading in readings])
+        skipped = [name for reading in readings for name in reading.skipped]
+        return Batch(
+            data, [reading.sample for reading in readings], len(readings) * self.num_replicas, skipped, failure
+        )
+
+
+class StepLoader:
+    """The batches of each optimiser step, epoch by epoch.
+
+    Args:
+        dataset: `dataset[index]` gives what `collate` takes.
+        sampler: the order; built for this rank. Its `drop_last` leaves out what does not fill a step, too.
+        batch_size: samples of one model call on this rank.
+        num_pieces: model calls of one step.
+        collate: from items to `(images, targets)`.
+        num_workers: processes that read ahead; 0 reads in this one.
+        seed: of the augmentation.
+        on_error: "stop" at a sample that cannot be read, or "skip" it.
+        sample_name: from index to what a message calls the sample, as a rule the file name.
+        pin_memory: for accelerators.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        sampler: ResumableSampler,
+        *,
+        batch_size: int,
+        num_pieces: int,
+        collate: Collate,
+        num_workers: int,
+        seed: int,
+        on_error: OnError,
+        sample_name: Callable[[int], str],
+        pin_memory: bool,
+    ) -> None:
+        self.sampler = sampler
+        self.places = BatchPlaces(sampler, batch_size, num_pieces)
+        self.loader: DataLoader[Reading] = DataLoader(
+            PlacedDataset(dataset, seed, on_error, sample_name),
+            batch_sampler=self.places,
+            collate_fn=PlacedCollate(collate, sampler.num_replicas),
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+            worker_init_fn=leave_signals_to_the_training,
+            pin_memory=pin_memory,
+            # Without a generator of its own each new iterator would draw from the model's random numbers.
+            generator=torch.Generator().manual_seed(seed),
+        )
+
+    def steps_per_epoch(self) -> int:
+        """Steps of the first epoch."""
+        self.sampler.set_epoch(0)
+        return self.places.num_steps(len(self.sampler))
+
+    def epoch(self, epoch: int, position: int) -> Iterator[tuple[list[Batch], int]]:
+        """The batches of every step of an epoch from a position on, and the position after the step."""
+        self.places.begin(epoch, position)
+        batches: Iterator[Batch] = iter(self.loader)
+        while step := list(islice(batches, self.places.num_pieces)):
+            position += sum(batch.num_places for batch in step)
+            yield [checked(batch) for batch in step], position
+
+
+def checked(batch: Batch) -> Batch:
+    """Refuse a batch with a sample that could not be read."""
+    if batch.failure:
+        raise EngineError(f"{batch.failure} (on_error=skip leaves such samples out)")
+    return batch
+
+
+def leave_signals_to_the_training(worker: int) -> None:
+    """Ctrl-C and a scheduler's SIGTERM reach workers too, whose death would break the step the training finishes.
+
+    The training itself ends its workers by SIGTERM, so that one is obeyed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=_exit_when_the_training_says_so, daemon=True).start()
+
+
+def _exit_when_the_training_says_so() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
+
+
+def index_name(index: int) -> str:
+    """Name of a sample of which nothing is known but its place in the data set."""
+    return f"sample {index}"

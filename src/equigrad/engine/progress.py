@@ -1,0 +1,101 @@
+"""What the user sees while a run goes on: a live line in a terminal, plain lines anywhere else."""
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+_REFRESH_SECONDS = 0.5
+
+
+class PlainProgress:
+    """One line for each logged step.
+
+    Args:
+        total: steps of the run.
+        is_silent: on all ranks but the first.
+    """
+
+    def __init__(self, total: int, *, is_silent: bool = False) -> None:
+        self.total = total
+        self.is_silent = is_silent
+
+    def advance(self, step: int) -> None:
+        """A step is done."""
+
+    def report(self, values: Mapping[str, Any]) -> None:
+        """The numbers of a logged step."""
+        self.say(f"step {values['step']:,}/{self.total:,}  {summary(values, self.total)}")
+
+    def say(self, text: str) -> None:
+        """One line for the user."""
+        if not self.is_silent:
+            print(text, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class LiveProgress(PlainProgress):
+    """A bar with the numbers of the last logged step."""
+
+    def __init__(self, total: int, step: int, console: Console) -> None:
+        super().__init__(total)
+        columns = (
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("step {task.completed:,}/{task.total:,}"),
+            TextColumn("{task.description}"),
+        )
+        # No refresh thread: it would take the interpreter from the training at any moment.
+        self._live = Progress(*columns, console=console, auto_refresh=False)
+        self._task = self._live.add_task("", total=total, completed=step)
+        self._next_refresh = 0.0
+        self._live.start()
+
+    def advance(self, step: int) -> None:
+        """Move the bar, twice a second at most."""
+        if time.monotonic() >= self._next_refresh:
+            self._live.update(self._task, completed=step, refresh=True)
+            self._next_refresh = time.monotonic() + _REFRESH_SECONDS
+
+    def report(self, values: Mapping[str, Any]) -> None:
+        """The numbers of a logged step."""
+        text = summary(values, self.total).replace("[", r"\[")
+        self._live.update(self._task, completed=values["step"], description=text, refresh=True)
+
+    def say(self, text: str) -> None:
+        """One line above the bar."""
+        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._live.stop()
+
+
+def make_progress(total: int, step: int, *, is_first_rank: bool) -> PlainProgress:
+    """A live line if the first rank writes to a terminal."""
+    console = Console()
+    if is_first_rank and console.is_terminal:
+        return LiveProgress(total, step, console)
+    return PlainProgress(total, is_silent=not is_first_rank)
+
+
+def summary(values: Mapping[str, Any], total: int) -> str:
+    """Rate, time left, losses, learning rate, gradient ratio of tail and head, metrics."""
+    rate = 1 / max(values["seconds_per_step"], 1e-9)
+    left = timedelta(seconds=round((total - values["step"]) / rate))
+    parts = [f"epoch {values['epoch']:.2f}", f"{rate:.3g} steps/s", f"{left} left", f"loss {values['loss']:.4g}"]
+    terms = values["losses"]
+    if len(terms) > 1:
+        parts.append("(" + ", ".join(f"{name} {value:.4g}" for name, value in terms.items()) + ")")
+    parts.append(f"lr {values['lr']:.3g}")
+    if "tail_ratio" in values:
+        parts.append(f"tail/head ratio {values['tail_ratio']:.2f}/{values['head_ratio']:.2f}")
+    if values.get("skipped"):
+        parts.append(f"{values['skipped']} skipped")
+    parts += [f"{name} {value:.4g}" for name, value in values.get("evaluation", {}).items()]
+    return "  ".join(parts)

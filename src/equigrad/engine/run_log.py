@@ -1,0 +1,162 @@
+"""What a run leaves behind in its folder, besides checkpoints.
+
+recipe.json        settings, versions, seed and command, also of every resumption
+metrics.jsonl      one line for each logged step
+tensorboard/       the same numbers as events
+statistics.npz     gradient statistics over time
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from equigrad.engine.errors import EngineError
+from equigrad.engine.files import atomic_write
+from equigrad.engine.statistics_history import StatisticsHistory
+
+RECIPE, METRICS, TENSORBOARD = "recipe.json", "metrics.jsonl", "tensorboard"
+_PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
+
+
+def check_run_folder(folder: Path, resume: bool) -> None:
+    """Refuse to mix a new run with what is in the folder, or to resume what is not a run."""
+    if folder.exists() and not folder.is_dir():
+        raise EngineError(f"the run folder {folder} is a file")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not resume:
+        raise EngineError(f"the run folder {folder} is not empty: choose another, or continue the run with --resume")
+    if not (folder / RECIPE).exists():
+        raise EngineError(f"cannot resume in {folder}: it has no {RECIPE}, so it is not the folder of a run")
+
+
+class RunLog:
+    """Writes the numbers of a run; a resumed run goes on as if nothing had been logged after its checkpoint.
+
+    Args:
+        folder: of the run; exists.
+        step: of the checkpoint the run goes on from, 0 for a new one.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        # Imported here because it is slow and only the first rank needs it.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder = folder
+        self.history = StatisticsHistory(folder, step)
+        _drop_lines_after(folder / METRICS, step)
+        self._metrics = (folder / METRICS).open("a", encoding="utf-8")
+        self._events = SummaryWriter(str(folder / TENSORBOARD), purge_step=step + 1)
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Add one line; `values["step"]` is its step. Numbers that are not finite become null."""
+        self._metrics.write(json.dumps(_finite(values)) + "\n")
+        self._metrics.flush()
+        for name, value in _scalars(values):
+            self._events.add_scalar(name, value, values["step"])
+
+    def snapshot(self, step: int, model: nn.Module) -> None:
+        """Keep the gradient statistics of this step."""
+        self.history.record(step, model)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._metrics.close()
+        self._events.close()
+
+
+def write_recipe(folder: Path, settings: Any, extra: Mapping[str, Any], command: Sequence[str], step: int) -> None:
+    """Describe the run in `recipe.json`; a resumption is added to what is there."""
+    start = {
+        "step": step,
+        "command": list(command),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": versions(),
+        "settings": plain(settings),
+    }
+    file = folder / RECIPE
+    earlier = json.loads(file.read_text(encoding="utf-8"))["starts"] if file.exists() else []
+    content = {"seed": settings.seed, **start, **plain(extra), "starts": [*earlier, start]}
+    with atomic_write(file) as stream:
+        stream.write(json.dumps(content, indent=1).encode())
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that decide about results."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON: dataclasses become objects, functions and classes their names."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, functools.partial):
+        return {"function": plain(value.func), "arguments": plain(value.args), **plain(value.keywords)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, str | int | float | None):
+        return value
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value)
+
+
+def default_command() -> list[str]:
+    """How this process was started, without the path of the interpreter."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def _drop_lines_after(file: Path, step: int) -> None:
+    """Forget what a run logged after its checkpoint, and the half line a kill may have left."""
+    if not file.exists():
+        return
+    kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
+    with atomic_write(file) as stream:
+        stream.writelines(kept)
+
+
+def _step_of(line: bytes) -> float:
+    try:
+        return float(json.loads(line)["step"]) if line.endswith(b"\n") else math.inf
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _finite(value)
+        if isinstance(value, Mapping)
+        else None
+        if isinstance(value, float) and not math.isfinite(value)
+        else value
+        for name, value in values.items()
+    }
+
+
+def _scalars(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found += _scalars(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            found.append((prefix + name, float(value)))
+    return found

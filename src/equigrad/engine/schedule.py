@@ -1,0 +1,233 @@
+"""Learning-rate schedules: how long to train, how to warm up, how to decay.
+
+A schedule is a pure function from the step to a factor of the base learning rate. It has no state, so a resumed run
+needs to know nothing but its step.
+
+    Schedule(epochs=24, decay=MultiStep((16, 22)), warmup=Warmup(500))                      # detectors, 2x
+    Schedule(epochs=90, decay=Cosine(per="epoch"))                                          # ImageNet-LT
+    Schedule(steps=80_000, decay=Poly(floor=0.01))                                          # ADE20K
+    yolox_schedule(epochs=300)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Unit = Literal["steps", "epochs"]
+WarmupShape = Literal["linear", "quadratic", "constant"]
+
+
+class Decay(Protocol):
+    """The course of the learning rate after, and under, the warm-up."""
+
+    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
+        """Share of the base learning rate at a step, counted from 0; `warmup` is the length of the warm-up."""
+        ...
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """No decay."""
+
+    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
+        """1."""
+        return 1.0
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        return "constant"
+
+
+@dataclass(frozen=True)
+class MultiStep:
+    """Multiply by `gamma` at every milestone.
+
+    Args:
+        milestones: ascending, in `unit`.
+        gamma: factor of each milestone.
+        unit: of the milestones, "epochs" or "steps".
+    """
+
+    milestones: tuple[float, ...]
+    gamma: float = 0.1
+    unit: Unit = "epochs"
+
+    def __post_init__(self) -> None:
+        if list(self.milestones) != sorted(self.milestones) or any(m <= 0 for m in self.milestones):
+            raise ValueError(f"milestones must be positive and ascending, got {self.milestones}")
+
+    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
+        """gamma to the number of milestones passed."""
+        passed = sum(step >= in_steps(milestone, self.unit, steps_per_epoch) for milestone in self.milestones)
+        return float(self.gamma**passed)
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        places = ", ".join(f"{milestone:,g}" for milestone in self.milestones)
+        return f"x{self.gamma:g} at {self.unit[:-1]} {places}"
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a cosine from 1 to `floor`.
+
+    Args:
+        floor: share of the base learning rate at the end.
+        per: "step" falls at every step, "epoch" at the start of every epoch.
+        tail_epochs: last epochs that stay at the floor.
+        after_warmup: the cosine begins where the warm-up ends (YOLOX), not under it.
+    """
+
+    floor: float = 0.0
+    per: Literal["step", "epoch"] = "step"
+    tail_epochs: float = 0.0
+    after_warmup: bool = False
+
+    def __post_init__(self) -> None:
+        check_floor(self.floor)
+        if self.per not in ("step", "epoch"):
+            raise ValueError(f'per must be "step" or "epoch", got {self.per!r}')
+        if self.tail_epochs < 0:
+            raise ValueError(f"tail_epochs must be at least 0, got {self.tail_epochs}")
+
+    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
+        """floor + (1 - floor) (1 + cos(pi x)) / 2, x from 0 to 1 between warm-up and tail."""
+        if self.per == "epoch":
+            step -= step % steps_per_epoch
+        first = warmup if self.after_warmup else 0
+        last = total - in_steps(self.tail_epochs, "epochs", steps_per_epoch)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress(step, first, last))) / 2
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        tail = f", constant for the last {self.tail_epochs:g} epochs" if self.tail_epochs else ""
+        return f"cosine per {self.per} to {self.floor:g}{tail}"
+
+
+@dataclass(frozen=True)
+class Poly:
+    """(1 - x)^power from 1 to `floor`, x the share of the steps taken.
+
+    Args:
+        power: of the polynomial.
+        floor: share of the base learning rate at the end.
+    """
+
+    power: float = 0.9
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_floor(self.floor)
+        if self.power <= 0:
+            raise ValueError(f"power must be above 0, got {self.power}")
+
+    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
+        """floor + (1 - floor) (1 - x)^power."""
+        return float(self.floor + (1 - self.floor) * (1 - progress(step, 0, total)) ** self.power)
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        return f"poly, power {self.power:g}, to {self.floor:g}"
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """A gentle start: the factor grows from `start` to 1 and multiplies the decay.
+
+    Args:
+        length: 0 for none.
+        unit: of the length, "steps" or "epochs".
+        shape: "linear", "quadratic", or "constant" (stays at `start`, then jumps).
+        start: factor of the first step.
+    """
+
+    length: float = 0.0
+    unit: Unit = "steps"
+    shape: WarmupShape = "linear"
+    start: float = 0.001
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            raise ValueError(f"length must be at least 0, got {self.length}")
+        if self.shape not in ("linear", "quadratic", "constant"):
+            raise ValueError(f'shape must be "linear", "quadratic" or "constant", got {self.shape!r}')
+
+    def steps(self, steps_per_epoch: int) -> int:
+        """Length in steps."""
+        return in_steps(self.length, self.unit, steps_per_epoch)
+
+    def factor(self, step: int, steps_per_epoch: int) -> float:
+        """From `start` at step 0 to 1."""
+        length = self.steps(steps_per_epoch)
+        if step >= length:
+            return 1.0
+        grown = {"linear": step / length, "quadratic": (step / length) ** 2, "constant": 0.0}[self.shape]
+        return self.start + (1 - self.start) * grown
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        return f"{self.shape} warm-up from {self.start:g} over {self.length:,g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Length of the training and course of the learning rate.
+
+    Args:
+        epochs: length, or
+        steps: length; give one of the two.
+        decay: `Constant`, `MultiStep`, `Cosine` or `Poly`.
+        warmup: multiplies the decay; none by default.
+    """
+
+    epochs: float | None = None
+    steps: int | None = None
+    decay: Decay = Constant()
+    warmup: Warmup = Warmup()
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError(f"give either epochs or steps, got epochs={self.epochs} and steps={self.steps}")
+        if not (self.epochs if self.epochs is not None else self.steps or 0) > 0:
+            raise ValueError(f"a training has a positive length, got epochs={self.epochs} and steps={self.steps}")
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Length in steps."""
+        return self.steps if self.steps is not None else in_steps(self.epochs or 0, "epochs", steps_per_epoch)
+
+    def factor(self, step: int, steps_per_epoch: int, total: int) -> float:
+        """Share of the base learning rate at a step, counted from 0."""
+        decay = self.decay.factor(step, steps_per_epoch, total, self.warmup.steps(steps_per_epoch))
+        return decay * self.warmup.factor(step, steps_per_epoch)
+
+    def describe(self) -> str:
+        """The schedule in one line."""
+        length = f"{self.epochs:g} epochs" if self.epochs is not None else f"{self.steps:,} steps"
+        parts = [length, self.decay.describe()]
+        return ", ".join([*parts, self.warmup.describe()] if self.warmup.length else parts)
+
+
+def yolox_schedule(epochs: float = 300.0) -> Schedule:
+    """YOLOX: five epochs of quadratic warm-up, cosine to 5 %, the last 15 epochs constant."""
+    decay = Cosine(floor=0.05, tail_epochs=15, after_warmup=True)
+    return Schedule(epochs=epochs, decay=decay, warmup=Warmup(5, "epochs", "quadratic", start=0.0))
+
+
+def in_steps(length: float, unit: Unit, steps_per_epoch: int) -> int:
+    """A length in steps."""
+    return round(length * steps_per_epoch if unit == "epochs" else length)
+
+
+def progress(step: int, first: int, last: int) -> float:
+    """0 until the first step, 1 from the last one on."""
+    return min(max(step - first, 0) / max(last - first, 1), 1.0)
+
+
+def check_floor(floor: float) -> None:
+    """Refuse a floor that is not a share of the base learning rate."""
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor is a share of the base learning rate, in [0, 1], got {floor}")

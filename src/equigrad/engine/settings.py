@@ -1,0 +1,69 @@
+"""The settings of a training, as one frozen dataclass."""
+
+from dataclasses import dataclass
+
+from equigrad.engine.ema import Ema
+from equigrad.engine.loading import OnError
+from equigrad.engine.optimizers import SGD, AdamW
+from equigrad.engine.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How to train; what to train is handed to `train` itself.
+
+    Args:
+        optimizer: `SGD` or `AdamW`.
+        schedule: length and learning rate.
+        batch_size: samples of one optimiser step, over all ranks and pieces: results do not depend on their number.
+            The last batch of an epoch is smaller, or left out if the sampler has `drop_last`.
+        accumulate: pieces a rank computes its share of the batch in, one after the other, to save memory.
+        max_grad_norm: gradients are scaled down to this norm.
+        ema: keep averaged weights beside the weights; they are evaluated.
+        frozen: paths of parts that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.
+        sync_batch_norm: batch norm over all ranks, on GPUs.
+        channels_last: memory layout of model and images.
+        compile: use `torch.compile`.
+        num_workers: processes that read data, per rank.
+        on_error: what to do about a sample that cannot be read: "stop" or "skip".
+        seed: of augmentation and dropout.
+        log_every: steps between two lines of the log.
+        checkpoint_every: steps between two checkpoints; None is an epoch.
+        keep_checkpoints: how many of them stay.
+        statistics_every: steps between two snapshots of the gradient statistics; None is 50 in the run.
+        evaluate_every: epochs between two evaluations; there is always one at the end.
+    """
+
+    optimizer: SGD | AdamW
+    schedule: Schedule
+    batch_size: int
+    accumulate: int = 1
+    max_grad_norm: float | None = None
+    ema: Ema | None = None
+    frozen: tuple[str, ...] = ()
+    sync_batch_norm: bool = False
+    channels_last: bool = False
+    compile: bool = False
+    num_workers: int = 2
+    on_error: OnError = "stop"
+    seed: int = 0
+    log_every: int = 50
+    checkpoint_every: int | None = None
+    keep_checkpoints: int = 3
+    statistics_every: int | None = None
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "accumulate", "log_every", "keep_checkpoints", "evaluate_every"):
+            check_positive(name, getattr(self, name))
+        for name in ("checkpoint_every", "statistics_every", "max_grad_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        if self.on_error not in ("stop", "skip"):
+            raise ValueError(f'on_error must be "stop" or "skip", got {self.on_error!r}')
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is not above zero."""
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value}")

@@ -1,0 +1,80 @@
+"""Gradient statistics over the course of a run: `statistics.npz`.
+
+history = numpy.load("statistics.npz")
+history["steps"]                             # (T,)   steps of the snapshots
+history["criterion.statistics.positive"]     # (T, C) G_j^pos, by path in the model
+history["criterion.statistics.negative"]     # (T, C) G_j^neg
+"""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from equigrad.engine.files import atomic_write
+from equigrad.statistics import GradientStatistics
+
+FILE = "statistics.npz"
+
+
+def find_statistics(model: nn.Module) -> dict[str, GradientStatistics]:
+    """The gradient statistics in a model, by path."""
+    return {path: module for path, module in model.named_modules() if isinstance(module, GradientStatistics)}
+
+
+def tail_and_head_ratio(statistics: GradientStatistics) -> tuple[float, float]:
+    """Median gradient ratio of the rarest and of the most frequent third of the categories, by positive gradient.
+
+    A category without negative gradient counts as balanced, with ratio 1.
+    """
+    ratio = torch.where(statistics.ratio.isinf(), 1.0, statistics.ratio)
+    by_frequency = ratio[statistics.positive.argsort(stable=True)]
+    size = max(len(by_frequency) // 3, 1)
+    return float(by_frequency[:size].median()), float(by_frequency[-size:].median())
+
+
+class StatisticsHistory:
+    """Snapshots of all gradient statistics of a model, kept in one file that is replaced as a whole.
+
+    Args:
+        folder: of the run.
+        last_step: snapshots after it, from a run that went further than its checkpoint, are forgotten.
+    """
+
+    def __init__(self, folder: Path, last_step: int) -> None:
+        self.file = folder / FILE
+        self._snapshots = {step: arrays for step, arrays in _read(self.file).items() if step <= last_step}
+
+    def record(self, step: int, model: nn.Module) -> None:
+        """Add a snapshot; does nothing for a model without statistics."""
+        arrays = {
+            f"{path}.{sign}": getattr(statistics, sign).cpu().numpy().copy()
+            for path, statistics in find_statistics(model).items()
+            for sign in ("positive", "negative")
+        }
+        if arrays:
+            self._snapshots[step] = arrays
+            self._write()
+
+    def _write(self) -> None:
+        steps = sorted(self._snapshots)
+        # A model whose parts changed between two stages keeps only what all snapshots have.
+        names = set.intersection(*(set(arrays) for arrays in self._snapshots.values()))
+        columns = {name: np.stack([self._snapshots[step][name] for step in steps]) for name in sorted(names)}
+        with atomic_write(self.file, durable=False) as stream:
+            np.savez(stream, steps=np.array(steps, dtype=np.int64), **columns)  # type: ignore[arg-type]
+
+
+def _read(file: Path) -> dict[int, dict[str, NDArray[np.float64]]]:
+    if not file.exists():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            columns = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return {}  # a history is worth less than the run that would go on
+    steps = columns.pop("steps").tolist()
+    return {step: {name: column[row] for name, column in columns.items()} for row, step in enumerate(steps)}

@@ -1,0 +1,1 @@
+"""Metrics with the groups by frequency that papers report."""

@@ -1,0 +1,217 @@
+"""Metrics of long-tailed classification: accuracy overall, of many-, medium- and few-shot categories, and calibration.
+
+evaluator = ClassificationEvaluator(train_counts, class_names)
+for images, targets in loader:
+    evaluator.add(model(images), targets)
+evaluator.result()          # {"Overall": 0.514, "Many": ..., "Medium": ..., "Few": ..., ...}
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from equigrad.data.frequency import shot_split
+
+Convention = Literal["code", "paper"]
+NUM_BINS = 15  # of the calibration error: Guo et al., ICML 2017
+
+
+@dataclass(frozen=True)
+class CategoryRow:
+    """One category: how often it was trained on and how well it is recognised."""
+
+    name: str
+    count: int  # training images
+    group: str  # Many, Medium or Few
+    num_test: int
+    accuracy: float  # nan without test images
+    most_confused_with: str  # the most frequent wrong answer, "" if there is none
+    confused: float  # share of the test images that got it
+
+
+class ClassificationEvaluator:
+    """Collects predictions and computes the metrics; on several ranks, all of them call `result` and get the same.
+
+    Accuracy of a group is the unweighted mean over its categories that occur in the test set, as published.
+
+    Args:
+        category_counts: training images of each category, (C,).
+        class_names: C names; None numbers them.
+        convention: edges of the groups. "code", the published evaluation: many > 100, medium 20..100, few < 20 training
+            images. "paper", its text: many >= 100, few <= 20.
+    """
+
+    def __init__(
+        self,
+        category_counts: ArrayLike | Tensor,
+        class_names: Sequence[str] | None = None,
+        *,
+        convention: Convention = "code",
+    ) -> None:
+        if isinstance(category_counts, Tensor):
+            category_counts = category_counts.cpu().numpy()
+        groups = shot_split(category_counts, convention)
+        self.category_counts = torch.as_tensor(np.asarray(category_counts), dtype=torch.int64)
+        self.num_classes = len(self.category_counts)
+        names = class_names if class_names is not None else [str(label) for label in range(self.num_classes)]
+        if len(names) != self.num_classes:
+            raise ValueError(f"class_names must have {self.num_classes} entries, got {len(names)}")
+        self.class_names = tuple(names)
+        self.groups = {name.capitalize(): torch.as_tensor(members) for name, members in groups.items()}
+        self._batches: list[_Answers] = []
+
+    def add(self, predictions: Sequence[Mapping[str, Tensor]], targets: Mapping[str, Any]) -> None:
+        """Add predictions, one `{"scores": (C,)}` an image, and `targets["labels"]` (N,)."""
+        labels = torch.as_tensor(targets["labels"]).cpu()
+        if len(predictions) != len(labels):
+            raise ValueError(f"predictions and labels must be as many, got {len(predictions)} and {len(labels)}")
+        if not predictions:
+            return
+        scores = torch.stack([prediction["scores"] for prediction in predictions]).float().cpu()
+        if scores.shape[1] != self.num_classes:
+            raise ValueError(f"scores must be ({self.num_classes},), got ({scores.shape[1]},)")
+        if int(labels.min()) < 0 or int(labels.max()) >= self.num_classes:
+            raise ValueError(f"labels must be in 0..{self.num_classes - 1}, got {labels.min()}..{labels.max()}")
+        self._batches.append(_Answers.of(scores, labels))
+
+    def merge(self, other: "ClassificationEvaluator") -> None:
+        """Take over what another evaluator has collected."""
+        self._batches += other._batches
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything collected, as tensors with one entry a sample: small, and evaluators merge by joining them."""
+        return vars(_Answers.joined(self._batches))
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state` gave."""
+        self._batches = [_Answers(**state)]
+
+    def result(self) -> dict[str, float]:
+        """Fractions in [0, 1] under the paper's names; nan for a group without categories."""
+        answers = self._all()
+        if len(answers) == 0:
+            raise ValueError("there is no result without predictions")
+        accuracy = self._accuracies(answers)
+        return {
+            "Overall": answers.is_correct.double().mean().item(),
+            **{name: _mean(accuracy[members]) for name, members in self.groups.items()},
+            "top5": answers.is_in_top5.double().mean().item(),
+            "mean_class_accuracy": _mean(accuracy),
+            "ECE": calibration_error(answers.confidences, answers.is_correct),
+        }
+
+    def per_category(self) -> list[CategoryRow]:
+        """A row for every category, in the order of labels."""
+        answers = self._all()
+        accuracy, num_test = self._accuracies(answers), self._count(answers.labels)
+        confusions = self._worst_confusions(answers)
+        group_of = {int(label): name for name, members in self.groups.items() for label in members}
+        rows = []
+        for label, name in enumerate(self.class_names):
+            wrong, times = confusions.get(label, (None, 0))
+            rows.append(
+                CategoryRow(
+                    name,
+                    int(self.category_counts[label]),
+                    group_of[label],
+                    int(num_test[label]),
+                    float(accuracy[label]),
+                    "" if wrong is None else self.class_names[wrong],
+                    times / max(int(num_test[label]), 1),
+                )
+            )
+        return rows
+
+    def tail_to_head_confusion(self) -> dict[str, float]:
+        """What becomes of test images of few-shot categories: shares that sum to 1.
+
+        "correct", and the wrong answers by the group they name: "Many" is the tail mistaken for the head.
+        """
+        answers = self._all()
+        is_tail = torch.isin(answers.labels, self.groups["Few"])
+        predictions, is_correct = answers.predictions[is_tail], answers.is_correct[is_tail]
+        wrong = {name: torch.isin(predictions, members) & ~is_correct for name, members in self.groups.items()}
+        return {name: _mean(flags.double()) for name, flags in {"correct": is_correct, **wrong}.items()}
+
+    def _all(self) -> "_Answers":
+        """The answers of all ranks, the same on each."""
+        own = _Answers.joined(self._batches)
+        if not (dist.is_available() and dist.is_initialized()):
+            return own
+        gathered: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(gathered, own)
+        return _Answers.joined(gathered)
+
+    def _count(self, labels: Tensor) -> Tensor:
+        return torch.bincount(labels, minlength=self.num_classes)
+
+    def _accuracies(self, answers: "_Answers") -> Tensor:
+        """Accuracy of each category, (C,), nan without test images."""
+        return self._count(answers.labels[answers.is_correct]).double() / self._count(answers.labels)
+
+    def _worst_confusions(self, answers: "_Answers") -> dict[int, tuple[int, int]]:
+        """For each label that was ever mistaken, its most frequent wrong answer and how often that came."""
+        is_wrong = ~answers.is_correct
+        # One number for a pair: a matrix of C x C would take a quarter of a gigabyte on iNaturalist.
+        pairs = answers.labels[is_wrong] * self.num_classes + answers.predictions[is_wrong]
+        pairs, times = torch.unique(pairs, return_counts=True)
+        worst: dict[int, tuple[int, int]] = {}
+        for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
+            label, wrong = divmod(pair, self.num_classes)
+            if count > worst.get(label, (0, 0))[1]:
+                worst[label] = (wrong, count)
+        return worst
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What is kept of each sample, (N,) each."""
+
+    labels: Tensor
+    predictions: Tensor
+    is_in_top5: Tensor
+    confidences: Tensor
+
+    @classmethod
+    def of(cls, scores: Tensor, labels: Tensor) -> "_Answers":
+        confidences, best = scores.topk(min(5, scores.shape[1]))
+        return cls(labels, best[:, 0], (best == labels[:, None]).any(1), confidences[:, 0])
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Answers"]) -> "_Answers":
+        empty = cls(*(torch.zeros(0, dtype=dtype) for dtype in (torch.int64, torch.int64, torch.bool, torch.float32)))
+        columns = zip(*(vars(part).values() for part in (empty, *parts)), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+    @property
+    def is_correct(self) -> Tensor:
+        return self.labels == self.predictions
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def calibration_error(confidences: Tensor, is_correct: Tensor, *, num_bins: int = NUM_BINS) -> float:
+    r"""ECE: distance of confidence and accuracy, $\sum_b \frac{n_b}{N} |acc_b - conf_b|$ over bins of equal width.
+
+    Args:
+        confidences: score of the chosen category, (N,) in [0, 1].
+        is_correct: whether the choice was right, (N,).
+        num_bins: how many bins [0, 1] has.
+    """
+    bins = (confidences.double() * num_bins).ceil().long().sub(1).clamp(0, num_bins - 1)
+    gaps = torch.bincount(bins, is_correct.double() - confidences.double(), minlength=num_bins)
+    return float(gaps.abs().sum() / len(bins))
+
+
+def _mean(values: Tensor) -> float:
+    """Mean of what is there; nan without any."""
+    present = values[~values.isnan()]
+    return present.mean().item() if len(present) else math.nan

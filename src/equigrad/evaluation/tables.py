@@ -1,0 +1,48 @@
+"""Tables on disk: rows of a metric per category, as CSV or JSON."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
+    """Write rows (dataclasses or mappings with the same fields) as `.csv` or `.json`; numbers that are nan stay empty.
+
+    The file appears complete or not at all.
+    """
+    file = Path(file)
+    records = [_record(row) for row in rows]
+    if file.suffix == ".json":
+        text = json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    elif file.suffix == ".csv":
+        text = _csv(records)
+    else:
+        raise ValueError(f"{file}: a table is written as .csv or .json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return file
+
+
+def _record(row: Any) -> dict[str, Any]:
+    record = dict(row) if isinstance(row, Mapping) else dataclasses.asdict(row)
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in record.items()}
+
+
+def _csv(records: Sequence[dict[str, Any]]) -> str:
+    stream = io.StringIO(newline="")
+    if records:
+        writer = csv.DictWriter(stream, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    return stream.getvalue()

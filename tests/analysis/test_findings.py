@@ -1,0 +1,94 @@
+import re
+
+import pytest
+
+from analysis.run_folders import evaluation, write_run
+from equigrad.analysis import findings
+from equigrad.analysis.comparison import compare
+from equigrad.analysis.history import RunHistory
+
+
+def words(markup):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup)).replace("&amp;", "&").strip()
+
+
+def both(tmp_path, *, first=None, second=None):
+    folders = [write_run(tmp_path / "bce", **(first or {})), write_run(tmp_path / "eql", **(second or {}))]
+    return compare([RunHistory.load(folder) for folder in folders])
+
+
+BETTER = {
+    "ratio": (1, 1, 0.9, 0.8, 0.6, 0.1),
+    "evaluation": evaluation([0.6] * 6, {"AP": 0.35, "APr": 0.21, "APc": 0.25, "APf": 0.49}),
+}
+
+
+def test_the_lead_says_what_changed_overall_and_most(tmp_path):
+    text = words(findings.lead(both(tmp_path, second=BETTER)))
+    assert text == (
+        "eql against bce: AP +5.0 points; the largest change is APr +20.0 points; starving categories 2 → 1."
+    )
+
+
+def test_results_show_differences_to_the_first_run_only_where_there_are_some(tmp_path):
+    first, second = findings.result_tables(both(tmp_path, second=BETTER)).split("<tbody>")[1].split("</tr><tr>")
+    assert words(first) == "bce 30.0 1.0 20.0 50.0"
+    assert words(second) == "eql 35.0 +5.0 21.0 +20.0 25.0 +5.0 49.0 −1.0"
+    assert 'class="difference down">−1.0' in second
+
+
+def test_of_an_error_less_is_better(tmp_path):
+    results = [{"evaluation": evaluation([0.5] * 6, {"Overall": 0.5, "ECE": value})} for value in (0.2, 0.1)]
+    text = findings.result_tables(both(tmp_path, first=results[0], second=results[1]))
+    assert 'class="difference up">−10.0' in text
+
+
+def test_a_metric_that_one_run_lacks_is_a_dash(tmp_path):
+    text = words(findings.result_tables(both(tmp_path, second={"evaluation": evaluation([0.5] * 6, {"AP": 0.4})})))
+    assert text.endswith("eql 40.0 +10.0 – – –")
+
+
+def test_many_metrics_are_folded_away_but_all_there(tmp_path):
+    result = {f"metric{number}": number / 100 for number in range(23)}
+    text = findings.result_tables(both(tmp_path, first={"evaluation": evaluation([0.5] * 6, result)}))
+    assert all(f">metric{number}<" in text for number in range(23))
+    assert text.index("<details>") > text.index(">metric9<")
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "expected"),
+    [(0.5, 0.4, "+10.0"), (0.4, 0.5, "−10.0"), (0.5, 0.5001, "0.0"), (0.5, None, ""), (None, 0.5, "")],
+)
+def test_differences_are_in_points_with_a_sign(value, base, expected):
+    assert findings.points(value, base) == expected
+
+
+def test_starving_categories_are_named_with_what_they_lack(tmp_path):
+    text = words(findings.starving_lists(both(tmp_path, second=BETTER)))
+    assert "2 of 6 categories are starving: 0 of 2 frequent, 0 of 2 common, 2 of 2 rare." in text
+    assert "yoke : 2 training samples, ratio 0.01" in text
+    assert "unicycle : 5 training samples, ratio 0.1, AP 10.0 %" in text
+    assert "Of the 2 that starve under bce, 1 do not here." in text
+
+
+def test_a_category_without_any_positive_gradient_is_said_to_have_none(tmp_path):
+    text = words(findings.starving_lists(both(tmp_path, first={"ratio": (1, 1, 1, 1, 1, 0)})))
+    assert "yoke : 2 training samples, no positive gradient" in text
+
+
+def test_categories_that_starve_only_in_the_second_run_are_counted(tmp_path):
+    text = words(findings.starving_lists(both(tmp_path, first={"ratio": (1,) * 6})))
+    assert "No category is starving." in text
+    assert "Of the 0 that starve under bce, 0 do not here; 2 do only here." in text
+
+
+def test_the_figures_are_described_in_numbers(tmp_path):
+    comparison = both(tmp_path, second=BETTER)
+    assert findings.describe_ratios(comparison) == (
+        "Median gradient ratio at the end. bce: frequent 0.95, common 0.50, rare 0.06; "
+        "eql: frequent 1.00, common 0.85, rare 0.35."
+    )
+    assert "bce 0.95 0.50 0.06 2 eql 1.00 0.85 0.35 1" in words(findings.ratio_table(comparison))
+    rows = words(findings.training_table(comparison))
+    assert "bce 50 0.95 0.50 0.06 bce 100 0.95" in rows
+    assert "bce 0 " not in rows  # nothing was received yet

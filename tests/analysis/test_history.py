@@ -1,0 +1,186 @@
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from analysis.run_folders import NAMES, PATH, STEPS, evaluation, recipe, statistics, write_run
+from equigrad.analysis.history import CategoryResult, Evaluation, RunHistory
+
+
+def test_a_run_is_read_with_everything_it_left(tmp_path):
+    run = RunHistory.load(write_run(tmp_path / "bce"))
+    assert (run.name, run.recipe["seed"], run.metrics[-1]["loss"]) == ("bce", 7, 1.0)
+    assert run.commands == [["equigrad", "train", "toy:bce", "--set", "name=two words"]]
+    assert run.statistics[PATH].steps.tolist() == list(STEPS)
+    np.testing.assert_allclose(run.statistics[PATH].positive[-1], [100, 90, 60, 40, 10, 1])
+    assert run.evaluation.result["APr"] == 0.01
+    assert run.evaluation.categories[0] == CategoryResult("person", 900, {"AP": 0.6}, "frequent")
+
+
+def test_the_ratio_is_unknown_until_a_negative_gradient_arrives(tmp_path):
+    ratio = RunHistory.load(write_run(tmp_path / "run")).statistics[PATH].ratio
+    assert np.isnan(ratio[0]).all()
+    np.testing.assert_allclose(ratio[-1], [1, 0.9, 0.6, 0.4, 0.1, 0.01])
+
+
+def test_a_resumed_run_names_all_its_commands(tmp_path):
+    starts = [{"command": ["train", "x"]}, {"command": ["train", "x", "--resume"]}]
+    run = RunHistory.load(write_run(tmp_path / "run", recipe=recipe(starts=starts)))
+    assert run.commands == [["train", "x"], ["train", "x", "--resume"]]
+
+
+def test_statistics_and_evaluation_may_be_absent(tmp_path):
+    run = RunHistory.load(write_run(tmp_path / "run", statistics=None, evaluation=None))
+    assert (run.statistics, run.evaluation) == ({}, None)
+
+
+def test_the_half_line_of_a_killed_run_is_left_out(tmp_path):
+    folder = write_run(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 1')
+    assert [line["step"] for line in RunHistory.load(folder).metrics] == [50, 100]
+
+
+def test_several_statistics_are_kept_by_their_path(tmp_path):
+    arrays = statistics([1, 0.5])
+    both = {"steps": arrays["steps"]}
+    for stage in ("heads.0", "heads.1"):
+        both |= {f"{stage}.{sign}": arrays[f"{PATH}.{sign}"] for sign in ("positive", "negative")}
+    run = RunHistory.load(write_run(tmp_path / "run", statistics=both, evaluation=None))
+    assert list(run.statistics) == ["heads.0", "heads.1"]
+
+
+def without(field):
+    return {name: array for name, array in statistics([1.0] * 6).items() if name != field}
+
+
+def changed_category(**fields):
+    content = evaluation([0.5] * 6)
+    content["categories"][2] |= fields
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"recipe": None}, r"recipe\.json is missing"),
+        ({"recipe": [1]}, r"recipe\.json: must hold one object, got list"),
+        ({"recipe": recipe(starts=3)}, r"recipe\.json: starts must be a list"),
+        ({"recipe": recipe(command="train")}, r"recipe\.json: command must be a list of words, got str"),
+        ({"recipe": recipe(settings=[])}, r"recipe\.json: settings must be an object, got list"),
+        ({"metrics": None}, r"metrics\.jsonl is missing"),
+        ({"metrics": [{"step": 1}, {"loss": 1}]}, r"metrics\.jsonl: line 2 must be an object with a step"),
+        ({"statistics": without("steps")}, r"statistics\.npz: steps must be"),
+        ({"statistics": statistics([1.0] * 6, steps=(50, 0, 100))}, r"statistics\.npz: steps must ascend"),
+        ({"statistics": without(f"{PATH}.negative")}, rf"statistics\.npz: {PATH}\.negative is missing"),
+        (
+            {"statistics": {**statistics([1.0] * 6), f"{PATH}.negative": np.ones((2, 6))}},
+            r"negative must be \(3, C\), got \(2, 6\)",
+        ),
+        (
+            {"statistics": {**statistics([1.0] * 6), f"{PATH}.negative": np.full((3, 6), np.nan)}},
+            r"negative must be finite",
+        ),
+        ({"statistics": statistics([1.0] * 5)}, r"evaluation\.json: categories must be the 5 of .*, got 6"),
+        ({"evaluation": {"categories": []}}, r"evaluation\.json: result must be an object of metrics, got nothing"),
+        ({"evaluation": {"result": {}}}, r"evaluation\.json: result must have at least one metric"),
+        ({"evaluation": {"result": {"AP": 25.5}}}, r"result\.AP must be a fraction in \[0, 1\] or null, got 25\.5"),
+        ({"evaluation": {"result": {"AP": True}}}, r"result\.AP must be a fraction"),
+        ({"evaluation": {"result": {"AP": 0.1}, "categories": {}}}, r"categories must be a list, got dict"),
+        ({"evaluation": changed_category(name=3)}, r"categories\[2\]\.name must be text, got int"),
+        ({"evaluation": changed_category(count=-1)}, r"categories\[2\]\.count must be a whole number from 0, got -1"),
+        ({"evaluation": changed_category(group=1)}, r"categories\[2\]\.group must be text, got int"),
+        ({"evaluation": changed_category(group=None)}, r"categories\[2\]\.group is missing, though"),
+        ({"evaluation": changed_category(AP=1.5)}, r"categories\[2\]\.AP must be a fraction"),
+    ],
+)
+def test_a_broken_file_is_refused_in_one_line_that_names_file_and_field(tmp_path, content, message):
+    folder = write_run(tmp_path / "run", **content)
+    with pytest.raises(ValueError, match=message) as error:
+        RunHistory.load(folder)
+    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json"])
+@pytest.mark.parametrize("content", [b"", b"{\n", b"\xff\xfe\x00garbage\n", b"PK\x03\x04 cut\n", b"[" * 100_000])
+def test_garbage_is_never_more_than_one_line(tmp_path, name, content):
+    folder = write_run(tmp_path / "run")
+    (folder / name).write_bytes(content)
+    if name == "metrics.jsonl" and not content.endswith(b"\n"):
+        assert RunHistory.load(folder).metrics == ()
+        return
+    with pytest.raises(ValueError, match=name) as error:
+        RunHistory.load(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cut_statistics_file_is_refused(tmp_path):
+    folder = write_run(tmp_path / "run")
+    whole = (folder / "statistics.npz").read_bytes()
+    for size in range(1, len(whole), 97):
+        (folder / "statistics.npz").write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"statistics\.npz"):
+            RunHistory.load(folder)
+
+
+class Trap:
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+def test_nothing_is_unpickled(tmp_path):
+    folder = write_run(tmp_path / "run")
+    trap = np.array([Trap()], dtype=object)
+    np.savez(folder / "statistics.npz", steps=np.array([1]), **{f"{PATH}.positive": trap, f"{PATH}.negative": trap})
+    with pytest.raises(ValueError, match="plain arrays"):
+        RunHistory.load(folder)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="is not the folder of a run"):
+        RunHistory.load(tmp_path / "nowhere")
+
+
+def test_an_evaluation_is_read_as_it_was_saved(tmp_path):
+    rows = (
+        CategoryResult("a", 200, {"IoU": 0.5, "accuracy": None}, "head"),
+        CategoryResult("b", 1, {"IoU": 1.0}, "tail"),
+    )
+    saved = Evaluation({"mIoU": 0.75, "mAcc": None}, rows)
+    saved.save(tmp_path)
+    assert Evaluation.load(tmp_path) == saved
+    assert [file.name for file in tmp_path.iterdir()] == ["evaluation.json"]
+
+
+def test_groups_by_count_where_the_file_has_none(tmp_path):
+    Evaluation({"Overall": 0.5}, tuple(CategoryResult(str(n), n, {}) for n in (101, 20, 19))).save(tmp_path)
+    assert [category.group for category in Evaluation.load(tmp_path).categories] == ["many", "medium", "few"]
+
+
+@dataclass
+class Row:
+    name: str
+    count: int
+    group: str
+    num_test: int
+    accuracy: float
+    confused_with: str
+
+
+def test_rows_of_an_evaluator_become_categories_with_their_metrics(tmp_path):
+    rows = [Row("a", 9, "Few", 1, 0.25, "b"), Row("b", 200, "Many", 0, float("nan"), "")]
+    made = Evaluation.from_rows({"Overall": 0.25, "Medium": float("nan")}, rows)
+    assert made.result == {"Overall": 0.25, "Medium": None}
+    assert [dict(category.metrics) for category in made.categories] == [{"accuracy": 0.25}, {"accuracy": None}]
+    made.save(tmp_path)
+    assert Evaluation.load(tmp_path) == made
+
+
+def test_text_and_whole_numbers_of_a_category_are_left_to_other_readers(tmp_path):
+    content = evaluation([0.5] * 6)
+    content["categories"][0] |= {"num_test": 40, "confused_with": "car"}
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    assert dict(Evaluation.load(tmp_path).categories[0].metrics) == {"AP": 0.5}
+    assert [category.name for category in Evaluation.load(tmp_path).categories] == list(NAMES)

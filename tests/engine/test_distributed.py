@@ -1,0 +1,50 @@
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.toy import Options, finish
+from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
+
+TOY = Path(__file__).parent / "toy.py"
+
+
+def torchrun(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(TOY)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def final(folder):
+    return load_checkpoint(checkpoint_files(folder)[-1])
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains_on_the_joined_batch_and_may_take_over_a_run(tmp_path):
+    alone = Options(tmp_path / "alone", stochastic=False, num_workers=0, batch_size=16, epochs=2)
+    assert finish(alone, tmp_path / "output.txt") == 0
+    torchrun(tmp_path / "together")
+    expected, actual = final(tmp_path / "alone"), final(tmp_path / "together")
+    assert actual["step"] == expected["step"]
+    torch.testing.assert_close(actual["model"], expected["model"], atol=1e-6, rtol=1e-5)
+    assert expected["model"]["criterion.statistics.negative"].sum() > 0
+    torch.testing.assert_close(actual["ema"]["model"], expected["ema"]["model"], atol=1e-6, rtol=1e-5)
+    assert len(actual["ranks"]) == 2
+    assert actual["sampler"] == expected["sampler"]
+    # Two processes go on with what one began.
+    shutil.copytree(tmp_path / "alone", tmp_path / "handed over")
+    assert finish(replace(alone, resume=True, epochs=3), tmp_path / "output.txt") == 0
+    shown = torchrun(tmp_path / "handed over", "--resume", "--epochs", "3")
+    assert shown.count("resuming at step 12 of 18") == 1
+    expected, actual = final(tmp_path / "alone"), final(tmp_path / "handed over")
+    assert actual["step"] == 18
+    torch.testing.assert_close(actual["model"], expected["model"], atol=1e-6, rtol=1e-5)

@@ -1,0 +1,44 @@
+import multiprocessing
+import os
+
+import pytest
+
+from equigrad.engine.files import atomic_write, remove_temporary_files
+
+
+def write_and_die(file):
+    with atomic_write(file) as stream:
+        stream.write(b"new, and all of it")
+        stream.flush()
+        os._exit(9)  # after the writing, before the rename
+
+
+def test_a_crash_between_writing_and_renaming_leaves_the_old_file(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    child = multiprocessing.get_context("fork").Process(target=write_and_die, args=(file,))
+    child.start()
+    child.join()
+    assert child.exitcode == 9
+    assert file.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+    remove_temporary_files(tmp_path)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    with pytest.raises(TypeError), atomic_write(file) as stream:
+        stream.writelines([b"ne", "w"])  # a str among bytes
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_finished_file_replaces_the_old_one(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    with atomic_write(file) as stream:
+        stream.write(b"new")
+    assert file.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [file]

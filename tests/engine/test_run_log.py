@@ -1,0 +1,95 @@
+import json
+from functools import partial
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+
+from equigrad.engine import SGD, EngineError, Schedule, TrainSettings
+from equigrad.engine.run_log import RunLog, check_run_folder, plain, write_recipe
+
+
+@pytest.fixture
+def settings():
+    return TrainSettings(optimizer=SGD(0.1), schedule=Schedule(epochs=2), batch_size=4, seed=17)
+
+
+def log_steps(folder, last_checkpoint, steps):
+    log = RunLog(folder, last_checkpoint)
+    for step in steps:
+        log.write({"step": step, "loss": step / 10, "losses": {"classification": 1.0}})
+    log.close()
+
+
+def steps_in(folder):
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_resumed_log_has_every_step_once(tmp_path):
+    log_steps(tmp_path, 0, [1, 2, 3, 4])
+    log_steps(tmp_path, 2, [3, 4, 5])
+    assert steps_in(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_half_a_line_left_by_a_kill_is_dropped(tmp_path):
+    log_steps(tmp_path, 0, [1, 2])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "lo')
+    log_steps(tmp_path, 3, [4])
+    assert steps_in(tmp_path) == [1, 2, 4]
+
+
+def test_tensorboard_shows_the_same_numbers_without_those_after_the_checkpoint(tmp_path):
+    log_steps(tmp_path, 0, [1, 2, 3])
+    log_steps(tmp_path, 2, [4])
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2, 4]
+    assert events.Scalars("losses/classification")[0].value == 1.0
+
+
+def test_numbers_that_are_not_finite_become_null_so_that_any_json_reader_can_read_them(tmp_path):
+    log = RunLog(tmp_path, 0)
+    log.write({"step": 1, "grad_norm": float("inf"), "losses": {"a": float("nan")}})
+    log.close()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "grad_norm": None, "losses": {"a": None}}
+
+
+def test_the_recipe_tells_settings_versions_seed_and_command_of_every_start(settings, tmp_path):
+    write_recipe(tmp_path, settings, {"recipe": "tiny:sigmoid"}, ["equigrad", "train", "tiny:sigmoid"], 0)
+    write_recipe(tmp_path, settings, {"recipe": "tiny:sigmoid"}, ["equigrad", "train", "--resume"], 40)
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    assert recipe["seed"] == 17
+    assert recipe["recipe"] == "tiny:sigmoid"
+    assert recipe["settings"]["optimizer"]["lr"] == 0.1
+    assert recipe["settings"]["schedule"]["decay"] == {"type": "Constant"}
+    assert {"python", "torch", "equigrad"} <= recipe["versions"].keys()
+    assert [(start["step"], start["command"][-1]) for start in recipe["starts"]] == [
+        (0, "tiny:sigmoid"),
+        (40, "--resume"),
+    ]
+
+
+def test_functions_and_classes_become_their_names():
+    assert plain(partial(nn.Linear, 3, bias=False)) == {
+        "function": "torch.nn.modules.linear:Linear",
+        "arguments": [3],
+        "bias": False,
+    }
+
+
+def test_an_empty_or_new_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):
+    check_run_folder(tmp_path / "new", resume=False)
+    check_run_folder(tmp_path, resume=True)
+    (tmp_path / "recipe.json").write_text("{}")
+    check_run_folder(tmp_path, resume=True)
+    with pytest.raises(EngineError, match="is not empty: choose another, or continue the run with --resume"):
+        check_run_folder(tmp_path, resume=False)
+
+
+def test_a_folder_that_is_not_a_run_is_not_resumed(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(EngineError, match=r"has no recipe.json"):
+        check_run_folder(tmp_path, resume=True)
+    with pytest.raises(EngineError, match="is a file"):
+        check_run_folder(tmp_path / "thesis.tex", resume=False)

@@ -1,0 +1,311 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from engine.toy import NUM_CLASSES, NoisyVectors, ToyModel, assert_identical, labels, read_metrics
+from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch, load_checkpoint, load_weights, train
+from equigrad.engine.checkpoint import checkpoint_files
+from equigrad.sampling import RepeatFactorSampler
+
+
+def make_settings(**changes):
+    plain = {"optimizer": SGD(0.1), "schedule": Schedule(epochs=1), "batch_size": 8, "num_workers": 0, "log_every": 2}
+    return TrainSettings(**{**plain, **changes})
+
+
+def run(fabric, folder, model=None, dataset=None, *, resume=False, evaluate=None, sample_name=None, **changes):
+    torch.manual_seed(2)
+    model = model or ToyModel(stochastic=False)
+    dataset = dataset or NoisyVectors()
+    sampler = RepeatFactorSampler([0] * len(dataset), drop_last=True)
+    options = {"sample_name": sample_name} if sample_name else {}
+    result = train(
+        fabric, model, dataset, sampler, make_settings(**changes), folder, resume=resume, evaluate=evaluate, **options
+    )
+    return model, result
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_training_lowers_the_loss_and_fills_the_run_folder(fabric, tmp_path):
+    _, result = run(fabric, tmp_path / "run", schedule=Schedule(epochs=20))
+    assert (result.step, result.total_steps, result.interrupted) == (160, 160, False)
+    lines = read_metrics(tmp_path / "run")
+    assert sum(line["loss"] for line in lines[-10:]) / 10 < 0.5 * lines[0]["loss"]
+    assert [line["step"] for line in lines] == list(range(2, 161, 2))
+    assert lines[-1]["loss"] == pytest.approx(sum(lines[-1]["losses"].values()))
+    assert {"lr", "tail_ratio", "head_ratio", "skipped", "epoch"} <= lines[-1].keys()
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {
+        *("recipe.json", "metrics.jsonl", "tensorboard", "statistics.npz", "checkpoints")
+    }
+    history = np.load(tmp_path / "run" / "statistics.npz")
+    assert history["steps"].tolist() == [*range(0, 160, 3), 160]
+    assert history["criterion.statistics.positive"].shape == (55, NUM_CLASSES)
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["settings"]["batch_size"] == 8
+
+
+def test_checkpoints_load_with_weights_only_and_hold_the_statistics(fabric, tmp_path):
+    model, _ = run(fabric, tmp_path, checkpoint_every=2, keep_checkpoints=2)
+    files = checkpoint_files(tmp_path)
+    assert [file.name for file in files] == ["step_00000006.pt", "step_00000008.pt"]
+    content = torch.load(files[-1], weights_only=True)
+    assert torch.equal(content["model"]["criterion.statistics.positive"], model.criterion.statistics.positive)
+    assert model.criterion.statistics.positive.sum() > 0
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch(fabric, tmp_path):
+    class Mean(nn.Module):  # no statistics: those of the second piece would see the first
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, NUM_CLASSES)
+
+        def forward(self, images, targets):
+            return {"loss": nn.functional.cross_entropy(self.linear(images), targets)}
+
+    def trained(accumulate):
+        torch.manual_seed(9)
+        return run(fabric, tmp_path / str(accumulate), Mean(), accumulate=accumulate)[0]
+
+    torch.testing.assert_close(trained(1).state_dict(), trained(4).state_dict(), atol=1e-6, rtol=1e-5)
+
+
+def test_gradients_are_clipped_to_the_norm(fabric, tmp_path):
+    torch.manual_seed(2)
+    before = weights(ToyModel(stochastic=False))
+    model, _ = run(
+        fabric, tmp_path, max_grad_norm=1e-3, optimizer=SGD(1.0, momentum=0), schedule=Schedule(steps=1), log_every=1
+    )
+    moved = torch.cat([(model.state_dict()[name] - before[name]).flatten() for name, _ in model.named_parameters()])
+    assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
+    assert read_metrics(tmp_path)[0]["grad_norm"] > 1e-3
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_trains_close_to_single_and_keeps_inputs_and_statistics_exact(precision, tmp_path, fabric):
+    class Observing(ToyModel):
+        def forward(self, images, targets):
+            self.input_dtype = images.dtype
+            self.linear_dtype = self.body(images).dtype
+            return super().forward(images, targets)
+
+    def trained(fabric, folder):
+        torch.manual_seed(9)
+        return run(fabric, folder, Observing(stochastic=False), max_grad_norm=5.0, accumulate=2)[0]
+
+    exact = trained(fabric, tmp_path / "32")
+    rounded = trained(launch(precision=precision, accelerator="cpu"), tmp_path / precision)
+    torch.testing.assert_close(rounded.state_dict(), exact.state_dict(), atol=0.05, rtol=0.05)
+    assert not torch.equal(rounded.classifier.weight, exact.classifier.weight)
+    assert rounded.input_dtype == torch.float32
+    assert rounded.linear_dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    assert rounded.criterion.statistics.positive.dtype == torch.float64
+    assert all(parameter.dtype == torch.float32 for parameter in rounded.parameters())
+    scaler = load_checkpoint(checkpoint_files(tmp_path / precision)[-1])["scaler"]
+    assert ("scale" in scaler) == (precision == "fp16")
+
+
+def test_fp16_leaves_out_steps_whose_gradient_overflows_and_lowers_the_scale(tmp_path):
+    class Overflowing(ToyModel):
+        def forward(self, images, targets):
+            losses = super().forward(images, targets)
+            if self.calls == 1:  # finite, but not when scaled by 65536
+                losses["huge"] = 1e35 * self.classifier.bias.sum()
+            return losses
+
+    half = launch(precision="fp16", accelerator="cpu")
+    model, _ = run(half, tmp_path, Overflowing(stochastic=False), schedule=Schedule(steps=3))
+    assert load_checkpoint(checkpoint_files(tmp_path)[-1])["scaler"]["scale"] == 32768
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
+def test_the_averaged_weights_are_evaluated_and_saved(fabric, tmp_path):
+    evaluated = {}
+
+    def evaluate(model, step):
+        assert not model.training
+        evaluated[step] = model.classifier.weight.clone()
+        return {"accuracy": torch.tensor(0.5)}
+
+    model, result = run(fabric, tmp_path, ema=Ema(ramp=10), evaluate=evaluate, schedule=Schedule(epochs=2))
+    assert list(evaluated) == [8, 16]
+    assert not torch.equal(evaluated[16], model.classifier.weight)
+    assert torch.equal(load_weights(tmp_path)["classifier.weight"], evaluated[16])
+    assert result.evaluation == {"accuracy": 0.5}
+    assert [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line] == [8, 16]
+
+
+def test_evaluation_leaves_no_trace_in_the_training(fabric, tmp_path):
+    def evaluate(model, step):
+        model(torch.randn(4, 6), torch.zeros(4, dtype=torch.int64))
+        np.random.rand()  # noqa: NPY002
+        return {}
+
+    torch.manual_seed(1)
+    quiet, _ = run(fabric, tmp_path / "quiet", ToyModel(), schedule=Schedule(epochs=2))
+    torch.manual_seed(1)
+    watched, _ = run(fabric, tmp_path / "watched", ToyModel(), schedule=Schedule(epochs=2), evaluate=evaluate)
+    assert_identical(weights(quiet), weights(watched))
+    assert watched.training
+
+
+def test_frozen_parts_stay_as_they_are_batch_norm_included(fabric, tmp_path):
+    model = ToyModel()
+    before = weights(model)
+    run(fabric, tmp_path, model, frozen=("body",), evaluate=lambda model, step: {}, schedule=Schedule(epochs=2))
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {
+        *("classifier.weight", "classifier.bias", "criterion.statistics.positive", "criterion.statistics.negative")
+    }
+
+
+class Unlucky(ToyModel):
+    """One of two losses is not finite at some call."""
+
+    def __init__(self, value, at):
+        super().__init__(stochastic=False)
+        self.value, self.at = value, at
+
+    def forward(self, images, targets):
+        losses = super().forward(images, targets)
+        if self.calls == self.at:
+            losses["size"] = losses["size"] * self.value
+        return losses
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_stops_the_run_naming_step_loss_and_files(fabric, tmp_path, value):
+    model = Unlucky(value, at=6)
+    with pytest.raises(EngineError) as caught:
+        run(fabric, tmp_path, model, checkpoint_every=2, sample_name=lambda index: f"image_{index}.png")
+    message = str(caught.value)
+    assert message.startswith(f"loss size is {value} at step 6; batch: image_")
+    assert message.count(".png") == 8
+    last = checkpoint_files(tmp_path)[-1]
+    assert f"the last good checkpoint is {last}" in message
+    assert "\n" not in message
+    assert load_checkpoint(last)["step"] == 4
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
+def test_the_named_files_are_those_of_the_batch(fabric, tmp_path):
+    class Poisoned(NoisyVectors):
+        def __getitem__(self, index):
+            vector, label = super().__getitem__(index)
+            return (vector * float("nan") if index == 37 else vector), label
+
+    with pytest.raises(EngineError, match=r"classification is nan, size is nan at step \d+; batch: .*\bsample 37\b"):
+        run(fabric, tmp_path, dataset=Poisoned(), accumulate=2)
+
+
+def test_weights_that_are_not_finite_are_never_saved(fabric, tmp_path):
+    class NanGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * float("nan")
+
+    class Deceptive(ToyModel):
+        def forward(self, images, targets):
+            losses = super().forward(images, targets)
+            return {**losses, "size": NanGradient.apply(losses["size"])} if self.calls == 4 else losses
+
+    with pytest.raises(EngineError, match=r"the weights body.0.weight are not finite at step 4"):
+        run(fabric, tmp_path, Deceptive(stochastic=False), checkpoint_every=2)
+    assert load_checkpoint(checkpoint_files(tmp_path)[-1])["step"] == 2
+
+
+def test_skipped_images_are_counted_in_log_result_and_checkpoint(fabric, tmp_path, capsys):
+    class Images(NoisyVectors):
+        def __getitem__(self, index):
+            with Image.open(tmp_path / f"{index % 2}.png") as image:
+                assert image.size == (4, 4)
+            return super().__getitem__(index)
+
+    Image.new("L", (4, 4)).save(tmp_path / "0.png")
+    (tmp_path / "1.png").write_bytes(b"broken")
+    _, result = run(
+        fabric,
+        tmp_path / "run",
+        dataset=Images(),
+        on_error="skip",
+        sample_name=lambda index: f"{index % 2}.png",
+    )
+    assert result.skipped == {"1.png": 32}
+    assert read_metrics(tmp_path / "run")[-1]["skipped"] == 32
+    output = capsys.readouterr().out
+    assert output.count("warning: cannot read 1.png") == 1
+    assert "skipped 32 times: 1.png (32x)" in output
+
+
+def test_channels_last_trains_the_same_weights(fabric, tmp_path):
+    class Convolution(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, NUM_CLASSES, 3)
+            self.is_channels_last = False
+
+        def forward(self, images, targets):
+            self.is_channels_last = images.is_contiguous(memory_format=torch.channels_last)
+            return {"loss": nn.functional.cross_entropy(self.conv(images).mean((2, 3)), targets)}
+
+    class Pictures(NoisyVectors):
+        def __getitem__(self, index):
+            return torch.randn(3, 5, 5), self.labels[index]
+
+    def trained(**changes):
+        torch.manual_seed(9)
+        return run(fabric, tmp_path / str(len(changes)), Convolution(), Pictures(), **changes)[0]
+
+    plain, other = trained(), trained(channels_last=True)
+    assert other.is_channels_last
+    assert not plain.is_channels_last
+    torch.testing.assert_close(plain.state_dict(), other.state_dict())
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_the_same_weights_under_the_same_names(fabric, tmp_path):
+    compiled, _ = run(fabric, tmp_path / "compiled", compile=True, ema=Ema())
+    plain, _ = run(fabric, tmp_path / "plain", ema=Ema())
+    torch.testing.assert_close(compiled.state_dict(), plain.state_dict(), atol=1e-5, rtol=1e-4)
+    assert compiled._compiled_call_impl is not None
+
+
+def test_a_batch_larger_than_the_epoch_is_refused(fabric, tmp_path):
+    with pytest.raises(EngineError, match="64 samples does not fill a batch of 128"):
+        run(fabric, tmp_path, batch_size=128)
+
+
+def test_a_batch_that_does_not_divide_is_refused(fabric, tmp_path):
+    with pytest.raises(EngineError, match="batch_size 8 does not divide evenly among 1 processes with accumulate=3"):
+        run(fabric, tmp_path, accumulate=3)
+
+
+def test_a_sampler_for_another_rank_is_refused(fabric, tmp_path):
+    sampler = RepeatFactorSampler(labels(), rank=1, num_replicas=2)
+    with pytest.raises(ValueError, match="rank 1 of 2, but this is rank 0 of 1"):
+        train(fabric, ToyModel(), NoisyVectors(), sampler, make_settings(), tmp_path)
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_one_line(fabric, tmp_path):
+    run(fabric, tmp_path)
+    with pytest.raises(EngineError, match=r"another model.*body.1.running_mean") as caught:
+        run(fabric, tmp_path, ToyModel(stochastic=True), resume=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_returns_no_dictionary_is_told_so(fabric, tmp_path):
+    class Wrong(ToyModel):
+        def forward(self, images, targets):
+            return super().forward(images, targets)["classification"]
+
+    with pytest.raises(TypeError, match="must give a dictionary of losses, got Tensor"):
+        run(fabric, tmp_path, Wrong())

@@ -1,0 +1,174 @@
+"""A tiny training on generated vectors that uses everything a resumption could get wrong.
+
+Tests run it in this process, in a child that can be killed, or as a script under torchrun.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from equigrad import SigmoidEqualizationLoss
+from equigrad.engine import SGD, Cosine, Ema, EngineError, Schedule, TrainSettings, Warmup, launch, train
+from equigrad.sampling import RepeatFactorSampler
+
+NUM_SAMPLES, NUM_FEATURES, NUM_CLASSES = 64, 6, 5
+CONTEXT = multiprocessing.get_context("forkserver")
+# Imported once for all children: they start in milliseconds instead of seconds.
+CONTEXT.set_forkserver_preload(["lightning.fabric", "torch.utils.tensorboard", "equigrad.engine", "equigrad.sampling"])
+
+
+def labels() -> list[int]:
+    """Long-tailed: 0 is in half of the samples."""
+    return [min(NUM_CLASSES - 1, (number & -number).bit_length() - 1) for number in range(1, NUM_SAMPLES + 1)]
+
+
+class NoisyVectors:
+    """Vectors with random augmentation from all three generators."""
+
+    def __init__(self, augment: bool = True) -> None:
+        self.vectors = torch.randn(NUM_SAMPLES, NUM_FEATURES, generator=torch.Generator().manual_seed(1))
+        self.labels = labels()
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return NUM_SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        vector = self.vectors[index].clone()
+        vector[0] += 3 * self.labels[index]
+        if self.augment:
+            vector += 0.1 * torch.randn(NUM_FEATURES)
+            vector *= 1 + 0.1 * random.random()
+            vector += 0.1 * float(np.random.rand())  # noqa: NPY002
+        return vector, self.labels[index]
+
+
+class ToyModel(nn.Module):
+    """Two layers; batch norm and dropout if wanted. Dies by its own hand at a chosen call."""
+
+    def __init__(self, *, stochastic: bool = True, kill_at: int | None = None, seconds: float = 0.0) -> None:
+        super().__init__()
+        layers = [nn.BatchNorm1d(8), nn.Dropout(0.2)] if stochastic else []
+        self.body = nn.Sequential(nn.Linear(NUM_FEATURES, 8), *layers, nn.ReLU())
+        self.classifier = nn.Linear(8, NUM_CLASSES)
+        self.criterion = SigmoidEqualizationLoss(NUM_CLASSES)
+        self.kill_at, self.seconds, self.calls = kill_at, seconds, 0
+
+    def forward(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        self.calls += 1
+        if self.calls == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
+        features = self.body(images)
+        return {
+            "classification": self.criterion(self.classifier(features), targets),
+            "size": 0.01 * features.square().mean(),
+        }
+
+
+@dataclass(frozen=True)
+class Options:
+    folder: Path
+    resume: bool = False
+    stochastic: bool = True
+    epochs: float = 3
+    batch_size: int = 8
+    accumulate: int = 1
+    num_workers: int = 2
+    kill_at: int | None = None
+    seconds: float = 0.0  # of a step, at least
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def run(options: Options) -> int:
+    """As the command line does it: exit code 0, or 1 and one line."""
+    torch.set_num_threads(1)
+    fabric = launch(seed=3, accelerator="cpu")
+    model = ToyModel(stochastic=options.stochastic, kill_at=options.kill_at, seconds=options.seconds)
+    sampler = RepeatFactorSampler(labels(), threshold=0.3, seed=5, drop_last=True)
+    settings = TrainSettings(
+        optimizer=SGD(lr=0.1, weight_decay=1e-4, decay_norm_and_bias=False),
+        schedule=Schedule(epochs=options.epochs, decay=Cosine(), warmup=Warmup(5)),
+        batch_size=options.batch_size,
+        accumulate=options.accumulate,
+        num_workers=options.num_workers,
+        max_grad_norm=2.0,
+        ema=Ema(ramp=10),
+        seed=7,
+        **{"log_every": 3, "checkpoint_every": 4, **options.settings},
+    )
+    dataset = NoisyVectors(augment=options.stochastic)
+    try:
+        train(fabric, model, dataset, sampler, settings, options.folder, resume=options.resume)
+    except EngineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def start(options: Options, output: Path) -> Any:
+    """The training in a child process of its own group, which writes to a file."""
+    child = CONTEXT.Process(target=_run_in_child, args=(options, output))
+    child.start()
+    return child
+
+
+def finish(options: Options, output: Path) -> int:
+    """Exit code of the training in a child process."""
+    child = start(options, output)
+    child.join(120)
+    assert child.exitcode is not None, f"still running: {output.read_text()}"
+    return child.exitcode
+
+
+def _run_in_child(options: Options, output: Path) -> None:
+    os.setpgid(0, 0)
+    multiprocessing.set_start_method("fork", force=True)  # the default, which a child of a fork server does not have
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.exit(run(options))
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Lines of the log without the times, which differ from run to run."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if "seconds" not in name} for line in lines]
+
+
+def assert_identical(actual: Any, expected: Any, path: str = "") -> None:
+    """Bit for bit, through dictionaries, lists and tensors."""
+    assert type(actual) is type(expected), path
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys(), path
+        for key in expected:
+            assert_identical(actual[key], expected[key], f"{path}/{key}")
+    elif isinstance(expected, list | tuple):
+        assert len(actual) == len(expected), path
+        for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
+            assert_identical(one, other, f"{path}/{number}")
+    elif isinstance(expected, Tensor):
+        assert torch.equal(actual, expected), path
+    else:
+        assert actual == expected, path
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--epochs", type=float, default=2)
+    arguments = parser.parse_args()
+    sys.exit(run(Options(**vars(arguments), stochastic=False, num_workers=0, batch_size=16)))
