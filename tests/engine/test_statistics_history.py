@@ -22,9 +22,11 @@ def test_snapshots_become_rows_and_a_resumed_run_forgets_those_after_its_checkpo
     for step in (0, 10, 20):
         statistics.positive.fill_(step)
         history.record(step, model)
+    history.write()
     resumed = StatisticsHistory(tmp_path, 10)
     statistics.positive.fill_(15)
     resumed.record(15, model)
+    resumed.write()
     stored = np.load(tmp_path / "statistics.npz")
     assert stored["steps"].tolist() == [0, 10, 15]
     assert stored["head.criterion.statistics.positive"].tolist() == [[0.0] * 3, [10.0] * 3, [15.0] * 3]
@@ -32,13 +34,17 @@ def test_snapshots_become_rows_and_a_resumed_run_forgets_those_after_its_checkpo
 
 
 def test_a_model_without_statistics_has_no_history(tmp_path):
-    StatisticsHistory(tmp_path, 0).record(1, nn.Linear(1, 1))
+    history = StatisticsHistory(tmp_path, 0)
+    history.record(1, nn.Linear(1, 1))
+    history.write()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_history_does_not_stop_the_run(model, tmp_path):
     (tmp_path / "statistics.npz").write_bytes(b"PK\x03\x04 and nothing more")
-    StatisticsHistory(tmp_path, 5).record(5, model)
+    history = StatisticsHistory(tmp_path, 5)
+    history.record(5, model)
+    history.write()
     assert np.load(tmp_path / "statistics.npz")["steps"].tolist() == [5]
 
 

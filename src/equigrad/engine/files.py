@@ -10,24 +10,19 @@ TEMPORARY_SUFFIX = ".part"
 
 
 @contextmanager
-def atomic_write(file: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `file` that takes its name once everything is written.
-
-    A killed process never leaves half a file; if `durable`, a power cut does not either, which takes milliseconds.
-    """
+def atomic_write(file: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `file` that takes its name once everything written has reached the disk."""
     temporary = file.with_name(f".{file.name}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb") as stream:
             yield stream
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
+            stream.flush()
+            os.fsync(stream.fileno())
         temporary.replace(file)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        sync_folder(file.parent)
+    sync_folder(file.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import platform
 import sys
 import time
@@ -69,8 +70,14 @@ class RunLog:
         """Keep the gradient statistics of this step."""
         self.history.record(step, model)
 
+    def sync(self) -> None:
+        """Make everything logged so far survive, as the checkpoint that follows will."""
+        self.history.write()
+        os.fsync(self._metrics.fileno())
+
     def close(self) -> None:
         """Finish the files."""
+        self.history.write()
         self._metrics.close()
         self._events.close()
 

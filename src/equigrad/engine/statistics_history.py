@@ -49,7 +49,7 @@ class StatisticsHistory:
         self._snapshots = {step: arrays for step, arrays in _read(self.file).items() if step <= last_step}
 
     def record(self, step: int, model: nn.Module) -> None:
-        """Add a snapshot; does nothing for a model without statistics."""
+        """Take a snapshot, in memory; nothing for a model without statistics."""
         arrays = {
             f"{path}.{sign}": getattr(statistics, sign).cpu().numpy().copy()
             for path, statistics in find_statistics(model).items()
@@ -57,14 +57,16 @@ class StatisticsHistory:
         }
         if arrays:
             self._snapshots[step] = arrays
-            self._write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Bring the file up to date. Before a checkpoint is early enough: what comes after it would be dropped."""
+        if not self._snapshots:
+            return
         steps = sorted(self._snapshots)
         # A model whose parts changed between two stages keeps only what all snapshots have.
         names = set.intersection(*(set(arrays) for arrays in self._snapshots.values()))
         columns = {name: np.stack([self._snapshots[step][name] for step in steps]) for name in sorted(names)}
-        with atomic_write(self.file, durable=False) as stream:
+        with atomic_write(self.file) as stream:
             np.savez(stream, steps=np.array(steps, dtype=np.int64), **columns)  # type: ignore[arg-type]
 
 

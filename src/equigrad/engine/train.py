@@ -258,7 +258,8 @@ class Training:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
         own = {"random": random_state.capture(), "losses": self.watch.state_dict(), "skipped": dict(self.skipped)}
         per_rank = gather_objects(self.fabric, own)
-        if self.fabric.is_global_zero:
+        if self.log is not None:
+            self.log.sync()
             content = {
                 **self.learner.state_dict(),
                 "step": self.step,

@@ -14,10 +14,10 @@ from equigrad.losses.inputs import IGNORE, PerCategory
 MAX_BLOCK_ELEMENTS = 2**20
 """4 MB of float32: what one operation on a block writes is still in cache for the next."""
 
-MIN_BLOCK_ELEMENTS = 2**16
+MIN_BLOCK_ELEMENTS = 2**15
 """Smaller blocks cost more in calls than they save in memory."""
 
-TEMPORARY_SHARE = 1 / 12
+TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
 
 Block = tuple[slice, ...]
