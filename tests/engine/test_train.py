@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -139,6 +141,30 @@ def test_the_averaged_weights_are_evaluated_and_saved(fabric, tmp_path):
     assert torch.equal(load_weights(tmp_path)["classifier.weight"], evaluated[16])
     assert result.evaluation == {"accuracy": 0.5}
     assert [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line] == [8, 16]
+
+
+def test_a_signal_at_the_end_of_an_epoch_leaves_the_evaluation_to_the_resumed_run(fabric, tmp_path):
+    class Interrupted(ToyModel):
+        def forward(self, images, targets):
+            if self.training and self.calls == 7:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().forward(images, targets)
+
+    steps = []
+
+    def evaluate(model, step):
+        steps.append(step)
+        return {"accuracy": step / 16}
+
+    _, result = run(fabric, tmp_path, Interrupted(), evaluate=evaluate, schedule=Schedule(epochs=2), log_every=5)
+    assert (result.step, result.interrupted, steps) == (8, True, [])
+    _, result = run(
+        fabric, tmp_path, ToyModel(), evaluate=evaluate, schedule=Schedule(epochs=2), log_every=5, resume=True
+    )
+    assert (result.step, result.interrupted, steps) == (16, False, [8, 16])
+    assert [line["step"] for line in read_metrics(tmp_path)] == [5, 8, 10, 15, 16]
+    assert read_metrics(tmp_path)[1]["evaluation"] == {"accuracy": 0.5}
+    assert read_metrics(tmp_path)[1]["lr"] == 0.1
 
 
 def test_evaluation_leaves_no_trace_in_the_training(fabric, tmp_path):

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
 
 _REFRESH_SECONDS = 0.5
 
@@ -40,32 +42,29 @@ class PlainProgress:
 
 
 class LiveProgress(PlainProgress):
-    """A bar with the numbers of the last logged step."""
+    """A bar, and below it the numbers of the last logged step, on as many lines as they need."""
 
     def __init__(self, total: int, step: int, console: Console) -> None:
         super().__init__(total)
-        columns = (
-            BarColumn(bar_width=20),
-            TaskProgressColumn(),
-            TextColumn("step {task.completed:,}/{task.total:,}"),
-            TextColumn("{task.description}"),
-        )
+        step_column = TextColumn("step {task.completed:,}/{task.total:,}")
+        self._bar = Progress(BarColumn(), TaskProgressColumn(), step_column, console=console)
+        self._task = self._bar.add_task("", total=total, completed=step)
         # No refresh thread: it would take the interpreter from the training at any moment.
-        self._live = Progress(*columns, console=console, auto_refresh=False)
-        self._task = self._live.add_task("", total=total, completed=step)
+        self._live = Live(self._bar, console=console, auto_refresh=False)
         self._next_refresh = 0.0
         self._live.start()
 
     def advance(self, step: int) -> None:
         """Move the bar, twice a second at most."""
         if time.monotonic() >= self._next_refresh:
-            self._live.update(self._task, completed=step, refresh=True)
+            self._bar.update(self._task, completed=step)
+            self._live.refresh()
             self._next_refresh = time.monotonic() + _REFRESH_SECONDS
 
     def report(self, values: Mapping[str, Any]) -> None:
         """The numbers of a logged step."""
-        text = summary(values, self.total).replace("[", r"\[")
-        self._live.update(self._task, completed=values["step"], description=text, refresh=True)
+        self._bar.update(self._task, completed=values["step"])
+        self._live.update(Group(self._bar, Text(summary(values, self.total))), refresh=True)
 
     def say(self, text: str) -> None:
         """One line above the bar."""

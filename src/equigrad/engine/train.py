@@ -26,6 +26,7 @@ from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.learner import Learner
 from equigrad.engine.loading import Batch, Collate, ResumableSampler, StepLoader, index_name
 from equigrad.engine.loss_watch import LossWatch
+from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
@@ -126,6 +127,7 @@ class Training:
         self.watch = LossWatch()
         self.skipped: Counter[str] = Counter()
         self.evaluation: dict[str, float] = {}
+        self.owes_evaluation = False
 
         self.log: RunLog | None = None  # on the first rank
         self.progress = PlainProgress(self.total, is_silent=not fabric.is_global_zero)
@@ -162,6 +164,9 @@ class Training:
             self.log.close()
 
     def _run_epochs(self, stop: StopRequest) -> bool:
+        """Whether the run was interrupted."""
+        if self.owes_evaluation:
+            self._pay_evaluation()
         while self.step < self.total:
             self._timer.start()
             for batches, position in self.loader.epoch(self.epoch, self.position):
@@ -170,20 +175,19 @@ class Training:
                 self._timer.step_done()
                 self._after_step(interrupted)
                 if interrupted or self.step == self.total:
-                    return interrupted and self.step < self.total
+                    return interrupted and (self.step < self.total or self.owes_evaluation)
                 self._timer.start()
             self.epoch, self.position = self.epoch + 1, 0
         return False
 
     def _train_step(self, batches: list[Batch], position: int, stop: StopRequest) -> bool:
         """One optimiser step; whether the run should stop after it."""
-        factor = self.settings.schedule.factor(self.step, self.steps_per_epoch, self.total)
         for number, batch in enumerate(batches, start=1):
             losses = self.learner.backward(batch.data, len(batches), is_last=number == len(batches))
             self.watch.add(self.step + 1, losses, batch.samples)
             self._count_skipped(batch)
         should_stop = self._check(stop)
-        self.learner.step(factor)
+        self.learner.step(self._lr_factor(self.step))
         self.step, self.position = self.step + 1, position
         return should_stop
 
@@ -205,11 +209,11 @@ class Training:
 
     def _after_step(self, interrupted: bool) -> None:
         self.progress.advance(self.step)
-        evaluates = not interrupted and self._is_due(self.step, self.settings.evaluate_every * self.steps_per_epoch)
-        if evaluates and self.evaluate is not None:
-            self._evaluate(self.evaluate)
-        if evaluates or self._is_due(self.step, self.settings.log_every):
-            self._log(evaluates)
+        evaluates = self._is_due(self.step, self.settings.evaluate_every * self.steps_per_epoch)
+        # A scheduler that sent a signal does not wait for an evaluation: it follows after resuming, with its log line.
+        self.owes_evaluation = evaluates and interrupted and self.evaluate is not None
+        if not self.owes_evaluation:
+            self._evaluate_and_log(evaluates)
         if self.log is not None and self._is_due(self.step, self.statistics_every):
             self.log.snapshot(self.step, self.learner.model)
         if interrupted or self._is_due(self.step, self.checkpoint_every):
@@ -218,12 +222,25 @@ class Training:
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.total
 
-    def _evaluate(self, evaluate: Evaluate) -> None:
-        # Evaluating or not must not change the training.
-        with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
-            self.evaluation = {name: float(value) for name, value in evaluate(model, self.step).items()}
+    def _evaluate_and_log(self, evaluates: bool) -> None:
+        if evaluates and self.evaluate is not None:
+            # Evaluating or not must not change the training.
+            with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
+                self.evaluation = {name: float(value) for name, value in self.evaluate(model, self.step).items()}
+            self._log({"evaluation": self.evaluation})
+        elif self._is_due(self.step, self.settings.log_every):
+            self._log({})
 
-    def _log(self, evaluates: bool) -> None:
+    def _pay_evaluation(self) -> None:
+        self.owes_evaluation = False
+        set_learning_rate(self.learner.optimizer, self._lr_factor(self.step - 1))  # for the log
+        self._evaluate_and_log(evaluates=True)
+        self._save()
+
+    def _lr_factor(self, step: int) -> float:
+        return self.settings.schedule.factor(step, self.steps_per_epoch, self.total)
+
+    def _log(self, evaluation: dict[str, dict[str, float]]) -> None:
         num_skipped = float(sum(self.skipped.values())) * self.fabric.world_size
         means = mean_over_ranks(self.fabric, {**self.watch.means(), "skipped": num_skipped})
         skipped = round(means.pop("skipped"))
@@ -240,8 +257,7 @@ class Training:
             values["grad_norm"] = self.learner.grad_norm.item()
         for statistics in list(find_statistics(self.learner.model).values())[:1]:
             values["tail_ratio"], values["head_ratio"] = tail_and_head_ratio(statistics)
-        if evaluates and self.evaluation:
-            values["evaluation"] = self.evaluation
+        values |= evaluation
         if self.log is not None:
             self.log.write(values)
             self.progress.report(values)
@@ -266,6 +282,7 @@ class Training:
                 "batch_size": self.settings.batch_size,
                 "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
                 "evaluation": self.evaluation,
+                "owes_evaluation": self.owes_evaluation,
                 "ranks": per_rank,
             }
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
@@ -292,6 +309,7 @@ class Training:
         except ValueError as error:
             raise EngineError(f"the checkpoint does not fit the data: {one_line(error)}") from error
         self.step, self.evaluation = content["step"], content["evaluation"]
+        self.owes_evaluation = content["owes_evaluation"] and self.evaluate is not None
         self.epoch, self.position = content["sampler"]["epoch"], content["sampler"]["position"]
         self._load_own(content["ranks"])
 
