@@ -11,11 +11,11 @@ from torch import Tensor
 
 from equigrad.losses.inputs import IGNORE, PerCategory
 
-MAX_BLOCK_ELEMENTS = 2**20
-"""4 MB of float32: what one operation on a block writes is still in cache for the next."""
+MAX_BLOCK_ELEMENTS = 2**21
+"""8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
-MIN_BLOCK_ELEMENTS = 2**15
-"""Smaller blocks cost more in calls than they save in memory."""
+MIN_BLOCK_ELEMENTS = 2**16
+"""Smaller blocks cost more in calls than they save in memory, and the threads of an operation more than they do."""
 
 TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
@@ -154,11 +154,12 @@ class BlockLabels:
         label = labels.unsqueeze(1)
         self.index = label.clamp(min=0)
         self.has_category = label >= 0
-        self.is_ignored = label == IGNORE
         # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
         can_ask = labels.device.type == "cpu"
         self.all_have_category = can_ask and bool(self.has_category.all())
-        self.none_is_ignored = self.all_have_category or (can_ask and not bool(self.is_ignored.any()))
+        self.is_ignored = None if self.all_have_category else label == IGNORE
+        if can_ask and self.is_ignored is not None and not bool(self.is_ignored.any()):
+            self.is_ignored = None
 
     def of_own(self, values: Tensor) -> Tensor:
         """Values of the labelled entries, (R, 1, ...), and 0 for a sample without category."""
@@ -177,7 +178,7 @@ class BlockLabels:
             values.scatter_(1, self.index, 0.0)
         else:
             self.put(values, torch.zeros_like(self.index))
-        if not self.none_is_ignored:
+        if self.is_ignored is not None:
             values.masked_fill_(self.is_ignored, 0.0)
 
 
