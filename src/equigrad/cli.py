@@ -81,16 +81,19 @@ def _train(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    from equigrad.analysis import Evaluation
+    from equigrad.analysis.writing import write_atomically
     from equigrad.evaluation.tables import write_table
     from equigrad.recipes.runs import evaluate_run
 
     evaluator = evaluate_run(parsed.run)
-    result = evaluator.result()
     if parsed.json:
-        parsed.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        # What the run folder keeps: a group without categories is null there, which JSON can say.
+        result = dict(Evaluation.load(parsed.run).result)
+        write_atomically(parsed.json, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
     if parsed.csv:
         write_table(evaluator.per_category(), parsed.csv)
-    print(_line(result))
+    print(_line(evaluator.result()))
 
 
 def _report(parsed: argparse.Namespace, command: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import equigrad
 from equigrad.models.classification import Scores
 
 Counts = NDArray[np.int64]
+SamplerKind = Literal["random", "class_balanced", "repeat_factor"]
 
 
 def softmax_scores(counts: Counts) -> Scores:
@@ -44,7 +45,7 @@ class Method:
     bias_prior: float | None = None
     cosine_temperature: float | None = None
     second_stage: Callable[[nn.Module], Any] | None = None
-    sampler: str = "random"
+    sampler: SamplerKind = "random"
     distils: bool = False
 
     @property
