@@ -82,8 +82,8 @@ def _train(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def _evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.analysis import Evaluation
-    from equigrad.analysis.writing import write_atomically
     from equigrad.evaluation.tables import write_table
+    from equigrad.files import write_atomically
     from equigrad.recipes.runs import evaluate_run
 
     evaluator = evaluate_run(parsed.run)

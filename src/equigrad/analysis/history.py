@@ -19,8 +19,8 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.analysis.writing import write_atomically
 from equigrad.data.frequency import shot_split
+from equigrad.files import write_atomically
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

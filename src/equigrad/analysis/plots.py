@@ -10,7 +10,7 @@ import numpy as np
 
 from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Comparison, compare, smoothed
 from equigrad.analysis.history import RunHistory
-from equigrad.analysis.writing import write_atomically
+from equigrad.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

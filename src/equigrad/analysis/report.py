@@ -12,7 +12,7 @@ from equigrad.analysis import findings, provenance
 from equigrad.analysis.comparison import ComparedRun, Comparison, compare, evenly_chosen
 from equigrad.analysis.history import Floats, Ints, RunHistory
 from equigrad.analysis.markup import Html, join, listing, markup, script_data
-from equigrad.analysis.writing import write_atomically
+from equigrad.files import write_atomically
 
 _MAX_SLIDER_STEPS = 16
 _MAX_SLIDER_VALUES = 120_000  # of all runs, categories and steps: keeps the page small

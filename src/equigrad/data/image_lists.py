@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 
 from equigrad.data.frequency import Counts
 from equigrad.data.image_stores import ArrayStore, ImageStore, ZipStore, open_store, read_npz
+from equigrad.files import write_atomically
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 _CIFAR_PIXELS = 3 * 32 * 32
@@ -77,12 +78,7 @@ class ImageList:
         file = Path(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"{path} {label}\n" for path, label in zip(self.paths, self.labels, strict=True)]
-        temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            temporary.write_text("".join(lines), encoding="utf-8")
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomically(file, "".join(lines).encode())
         return file
 
 

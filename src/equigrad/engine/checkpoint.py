@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from equigrad.engine.errors import EngineError, one_line
-from equigrad.engine.files import atomic_write, remove_temporary_files
+from equigrad.files import atomic_write, remove_temporary_files
 
 FOLDER = "checkpoints"
 

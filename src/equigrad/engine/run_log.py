@@ -22,8 +22,8 @@ from typing import Any
 from torch import nn
 
 from equigrad.engine.errors import EngineError
-from equigrad.engine.files import atomic_write
 from equigrad.engine.statistics_history import StatisticsHistory
+from equigrad.files import atomic_write
 
 RECIPE, METRICS, TENSORBOARD = "recipe.json", "metrics.jsonl", "tensorboard"
 _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from equigrad.engine.files import atomic_write
+from equigrad.files import atomic_write
 from equigrad.statistics import GradientStatistics
 
 FILE = "statistics.npz"

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from equigrad.files import write_atomically
+
 
 def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
     """Write rows (dataclasses or mappings with the same fields) as `.csv` or `.json`; numbers that are nan stay empty.
@@ -25,12 +27,7 @@ def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
     else:
         raise ValueError(f"{file}: a table is written as .csv or .json")
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(file, text.encode())
     return file
 
 

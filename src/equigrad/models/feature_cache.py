@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from equigrad.files import atomic_write
+
 Progress = Callable[[int, int], None]  # images done, of how many
 
 
@@ -157,9 +159,5 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 def _save(content: dict[str, Any], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        torch.save(content, temporary)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_write(file) as stream:
+        torch.save(content, stream)

@@ -12,7 +12,8 @@ TEMPORARY_SUFFIX = ".part"
 @contextmanager
 def atomic_write(file: Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside `file` that takes its name once everything written has reached the disk."""
-    temporary = file.with_name(f".{file.name}{TEMPORARY_SUFFIX}")
+    # The process is in the name: two that write the same file must not write into each other.
+    temporary = file.with_name(f".{file.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb") as stream:
             yield stream
@@ -23,6 +24,12 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(file.parent)
+
+
+def write_atomically(file: Path, content: bytes) -> None:
+    """Write a whole file at once."""
+    with atomic_write(file) as stream:
+        stream.write(content)
 
 
 def sync_folder(folder: Path) -> None:
