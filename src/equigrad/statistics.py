@@ -25,10 +25,15 @@ class ExactModule(nn.Module):
         return self
 
 
+def is_distributed() -> bool:
+    """Whether there are ranks to agree with."""
+    return dist.is_available() and dist.is_initialized()
+
+
 @torch.no_grad()
 def sum_over_ranks(values: Tensor) -> Tensor:
     """The sum of what all ranks hold, in place; one collective, or nothing without `torch.distributed`."""
-    if dist.is_available() and dist.is_initialized():
+    if is_distributed():
         dist.all_reduce(values)
     return values
 
@@ -80,19 +85,20 @@ class GradientStatistics(ExactModule):
         for name, sums in (("positive", positive), ("negative", negative)):
             if sums.shape != self.positive.shape:
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
-        count = torch.as_tensor(0 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
-        batch = torch.cat([positive.double(), negative.double(), count.reshape(1)])
-        sum_over_ranks(batch)
-        if divisor is not None:
-            # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
-            batch /= batch[-1].clamp(min=torch.finfo(torch.float64).tiny)
-        batch_positive, batch_negative = batch[:-1].chunk(2)
+        count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
+        positive, negative = positive.double(), negative.double()
+        if is_distributed():
+            batch = sum_over_ranks(torch.cat([positive, negative, count.reshape(1)]))
+            positive, negative, total = batch.split([self.num_classes, self.num_classes, 1])
+            count = count if divisor is None else total
         if self.half_life is not None:
             kept = 0.5 ** (1 / self.half_life)
             self.positive.mul_(kept)
             self.negative.mul_(kept)
-        self.positive.add_(batch_positive)
-        self.negative.add_(batch_negative)
+        # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
+        count = count.clamp(min=torch.finfo(torch.float64).tiny)
+        self.positive.addcdiv_(positive, count)
+        self.negative.addcdiv_(negative, count)
 
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""

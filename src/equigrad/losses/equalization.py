@@ -131,7 +131,8 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
         prior: Tensor = getattr(self.statistics, self.indicator)
-        prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
+        if self.indicator == "ratio":
+            prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
         return self.prior_power * prior.clamp(min=self.prior_floor).log()
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:

@@ -94,7 +94,12 @@ def check_labels(logits: Tensor, labels: Tensor, *, background: bool, multi_labe
             f"labels must be int64 of shape {samples}{also} for logits of shape {tuple(logits.shape)}, "
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
-    allowed = (labels >= (BACKGROUND if background else 0)) & (labels < logits.shape[1]) | (labels == IGNORE)
+    lowest = BACKGROUND if background else 0
+    if labels.device.type == "cpu" and labels.numel():
+        least, greatest = labels.aminmax()
+        if least >= lowest and greatest < logits.shape[1]:
+            return  # one operation for the usual batch
+    allowed = (labels >= lowest) & (labels < logits.shape[1]) | (labels == IGNORE)
     names = "BACKGROUND (-1) or IGNORE (-100)" if background else "or IGNORE (-100)"
     message = f"labels must be 0 ... {logits.shape[1] - 1}, {names}"
     if not background:

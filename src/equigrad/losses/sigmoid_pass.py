@@ -17,6 +17,9 @@ from torch import Tensor
 from equigrad.losses.inputs import PerCategory, check_values
 from equigrad.losses.sweep import Block, BlockLabels, Sweep, entries
 
+POSITIVES_AT_ONCE = 2**13
+"""Labelled entries whose arithmetic, some ten float64 numbers each, is held at a time."""
+
 
 class Weights(NamedTuple):
     """How much an entry counts: q_j or r_j, and what depends on its sample."""
@@ -41,13 +44,13 @@ class BlockWeights(NamedTuple):
     foreground: Tensor | None
     sample: Tensor | None
 
-    def of_negatives(self, has_category: Tensor, own: Tensor | None) -> Tensor | None:
-        """What the negative entries of each sample are weighted by besides r_j; None where they are not.
+    def of_negatives(self, label: BlockLabels) -> Tensor | None:
+        """What the negative entries of each sample are weighted by besides r_j; None where they are not."""
+        own = None if self.sample is None else self.sample.flatten()[label.index]
+        return self.beside(label.has_category, own)
 
-        Args:
-            has_category: whether a sample is no background, (R, 1, ...).
-            own: weight of the sample by its category, (R, 1, ...).
-        """
+    def beside(self, has_category: Tensor, own: Tensor | None) -> Tensor | None:
+        """The same, of samples that are background or not and have a weight by their category, (R, 1, ...) each."""
         factor = self.foreground
         if own is not None:
             factor = own if factor is None else factor * own
@@ -62,41 +65,57 @@ def sweep_indices(
     weights: BlockWeights,
 ) -> None:
     """Treat every entry as a negative, then put right the at most one positive of each sample."""
-    block_focus = None if focus is None else focus.to(sweep.dtype)
+    _sweep_negatives(sweep, labels, focus, weights)
+    _sweep_positives(sweep, labels, quality, focus, weights)
+
+
+def _sweep_negatives(sweep: Sweep, labels: Tensor, focus: Tensor | None, weights: BlockWeights) -> None:
+    focus = None if focus is None else focus.to(sweep.dtype)
     block_weight = (weights.negative / sweep.stored_divisor).to(sweep.dtype)
+    loss_sums, slope_sums = torch.zeros_like(sweep.negative), torch.zeros_like(sweep.negative)
     num_scratch = 0 if focus is None else 2
     for block in sweep.blocks(temporaries=num_scratch):
         label = BlockLabels(labels[block])
         logits = sweep.read_shifted(block)
-
-        # One entry a sample: float64 costs nothing here and keeps 1 - p exact.
-        own_logit = label.of_own(logits.gather(1, label.index).double())
-        own_focus = None if focus is None else focus.flatten()[label.index]
-        own_quality = None if quality is None else quality[block].unsqueeze(1).double()
-        own_loss, own_gradient = _positive_entry(own_logit, own_focus, own_quality)
-        own_weight = label.of_own(weights.positive.flatten()[label.index])
-        sample_weight = None if weights.sample is None else weights.sample.flatten()[label.index]
-        if sample_weight is not None:
-            own_weight = own_weight * sample_weight
-        own_gradient *= own_weight
-        sweep.loss += (own_loss * own_weight).sum()
-        sweep.add_positive(label.index, own_gradient.abs())
-
         work, scratch = sweep.workspace(block), sweep.scratch(block, num_scratch)
-        factor = weights.of_negatives(label.has_category, sample_weight)
+        factor = weights.of_negatives(label)
         factor = None if factor is None else factor.to(sweep.dtype)
-        loss = _negative_loss(logits, block_focus, work, scratch)
+        loss = _negative_loss(logits, focus, work, scratch)
         label.clear(loss)
-        loss_sums = sweep.sum_samples(loss if factor is None else loss * factor)  # the slope needs the loss as it is
-        sweep.loss += (loss_sums * weights.negative.flatten()).sum()
-        slope = _negative_slope(logits, block_focus, loss, scratch)
+        loss_sums += sweep.sum_samples(loss if factor is None else loss * factor)  # the slope needs the loss as it is
+        slope = _negative_slope(logits, focus, loss, scratch)
         label.clear(slope)
         if factor is not None:
             slope.mul_(factor)
-        sweep.negative += sweep.sum_samples(slope) * weights.negative.flatten()
-        gradient = torch.mul(slope, block_weight, out=work)
-        label.put(gradient, own_gradient / sweep.stored_divisor)
-        sweep.store(block, gradient)
+        slope_sums += sweep.sum_samples(slope)
+        sweep.store(block, torch.mul(slope, block_weight, out=work))
+    weight = weights.negative.flatten()
+    sweep.loss += loss_sums.dot(weight)
+    sweep.negative += slope_sums * weight
+
+
+def _sweep_positives(
+    sweep: Sweep, labels: Tensor, quality: Tensor | None, focus: Tensor | None, weights: BlockWeights
+) -> None:
+    # One entry a sample: float64 costs nothing here and keeps 1 - p exact; many at a time, since each operation has
+    # its price whatever its size.
+    margin = None if sweep.margin is None else sweep.margin.flatten()
+    for block in sweep.cut(POSITIVES_AT_ONCE):
+        label = BlockLabels(labels[block])
+        logit = entries(sweep.flat, block).gather(1, label.index)
+        if margin is not None:
+            logit = sweep.scale * logit + margin[label.index]
+        own_focus = None if focus is None else focus.flatten()[label.index]
+        own_quality = None if quality is None else quality[block].unsqueeze(1).double()
+        loss, gradient = _positive_entry(label.of_own(logit.double()), own_focus, own_quality)
+        weight = label.of_own(weights.positive.flatten()[label.index])
+        if weights.sample is not None:
+            weight = weight * weights.sample.flatten()[label.index]
+        gradient *= weight
+        sweep.loss += loss.mul_(weight).sum()
+        sweep.add_positive(label.index, gradient.abs())
+        if sweep.gradient is not None:
+            label.put(entries(sweep.gradient, block), gradient / sweep.stored_divisor)
 
 
 def sweep_targets(
@@ -133,7 +152,7 @@ def _target_weights(weights: BlockWeights, is_positive: Tensor) -> Tensor:
     if weights.sample is not None:
         sample_weight = (is_positive * weights.sample).sum(1, keepdim=True) / num_positive.clamp(min=1)
         positive = positive * sample_weight
-    factor = weights.of_negatives(num_positive > 0, sample_weight)
+    factor = weights.beside(num_positive > 0, sample_weight)
     return torch.where(is_positive, positive, negative if factor is None else negative * factor)
 
 

@@ -59,6 +59,7 @@ def sweep_softmax(
 
         gradient = probs.mul_(factor.to(probs.dtype))
         label.clear(gradient)
-        sweep.negative += sweep.sum_samples(gradient) * sweep.stored_divisor
+        sweep.negative += sweep.sum_samples(gradient)
         label.put(gradient, own_gradient / sweep.stored_divisor)
         sweep.store(block, gradient)
+    sweep.negative *= sweep.stored_divisor

@@ -14,8 +14,8 @@ from equigrad.losses.inputs import IGNORE, PerCategory
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
-MIN_BLOCK_ELEMENTS = 2**16
-"""Smaller blocks cost more in calls than they save in memory, and the threads of an operation more than they do."""
+MIN_BLOCK_ELEMENTS = 40_000
+"""Smaller blocks cost more in calls than they save in memory, and below 2^15 torch leaves an operation to one thread."""
 
 TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
@@ -68,6 +68,8 @@ class Sweep:
 
     def flatten(self, values: Tensor) -> Tensor:
         """Logits, or what has their shape, as (N, C) or (N, C, M); labels accordingly as (N,) or (N, M)."""
+        if self.logits.dim() == 2:
+            return values
         if values.dim() == self.logits.dim():
             return values.movedim(1, -1).reshape(-1, self.num_classes) if self.is_rows else values.flatten(2)
         return values.reshape(-1) if self.is_rows else values.flatten(1)
@@ -81,9 +83,13 @@ class Sweep:
         """Cut the samples into blocks, for a pass that holds this many block-sized temporaries."""
         share = MAX_BLOCK_ELEMENTS if temporaries == 0 else int(self.flat.numel() * TEMPORARY_SHARE / temporaries)
         size = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
+        return self.cut(max(1, size // self.num_classes))
+
+    def cut(self, size: int) -> Iterator[Block]:
+        """Cut the samples into blocks of about this many."""
         num_samples, num_places = self.flat.shape[0], 1 if self.is_rows else self.flat.shape[2]
-        rows = max(1, size // (self.num_classes * num_places or 1))
-        places = num_places if rows > 1 else max(1, size // self.num_classes)
+        rows = max(1, size // (num_places or 1))
+        places = num_places if rows > 1 else size
         for row in range(0, num_samples, rows):
             if self.is_rows:
                 yield (slice(row, row + rows),)
@@ -115,8 +121,8 @@ class Sweep:
         return [room[:size].view(shape) for room in self._scratch[:count]]
 
     def sum_samples(self, values: Tensor) -> Tensor:
-        """Sum a block over its samples, (C,) float64."""
-        return values.sum(self.sample_dims).double()
+        """Sum a block over its samples, (C,)."""
+        return values.sum(self.sample_dims)
 
     def add_positive(self, index: Tensor, magnitude: Tensor) -> None:
         """Add |gradient| of the labelled entries, (R, 1, ...) each, to their categories."""
@@ -131,11 +137,11 @@ class Sweep:
 
     def result(self) -> tuple[Tensor, GradientSums]:
         """The loss, differentiable by the logits, and the gradient sums of its undivided form."""
-        loss = (self.loss / self.safe_divisor).to(self.dtype)
-        if self.gradient is not None:
-            pending = self.safe_divisor / (self.stored_divisor * self.scale)
-            loss = _ClosedForm.apply(self.logits, loss, self.gradient, pending, self.is_rows)
-        return loss, GradientSums(self.positive * self.scale, self.negative * self.scale, self.divisor)
+        loss = _ClosedForm.apply(self.logits, self)
+        if self.scale != 1:
+            self.positive *= self.scale
+            self.negative *= self.scale
+        return loss, GradientSums(self.positive, self.negative, self.divisor)
 
 
 def entries(flat: Tensor, block: Block) -> Tensor:
@@ -151,15 +157,17 @@ class BlockLabels:
     """
 
     def __init__(self, labels: Tensor) -> None:
-        label = labels.unsqueeze(1)
-        self.index = label.clamp(min=0)
-        self.has_category = label >= 0
+        self.label = labels.unsqueeze(1)
         # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
-        can_ask = labels.device.type == "cpu"
-        self.all_have_category = can_ask and bool(self.has_category.all())
-        self.is_ignored = None if self.all_have_category else label == IGNORE
-        if can_ask and self.is_ignored is not None and not bool(self.is_ignored.any()):
-            self.is_ignored = None
+        lowest = int(labels.min()) if labels.device.type == "cpu" else IGNORE
+        self.all_have_category = lowest >= 0
+        self.index = self.label if self.all_have_category else self.label.clamp(min=0)
+        self.is_ignored = self.label == IGNORE if lowest == IGNORE else None
+
+    @property
+    def has_category(self) -> Tensor:
+        """Which samples are neither background nor ignored, (R, 1, ...)."""
+        return self.label >= 0
 
     def of_own(self, values: Tensor) -> Tensor:
         """Values of the labelled entries, (R, 1, ...), and 0 for a sample without category."""
@@ -186,26 +194,29 @@ class _ClosedForm(torch.autograd.Function):
     """A loss whose gradient is known already: backward only scales it."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, loss: Tensor, gradient: Tensor, pending: Tensor, is_rows: bool) -> Tensor:
-        ctx.save_for_backward(gradient, pending)
-        ctx.shape, ctx.is_rows = logits.shape, is_rows
-        return loss.clone()
+    def forward(ctx: Any, logits: Tensor, sweep: Sweep) -> Tensor:
+        if sweep.gradient is not None:
+            is_divided = sweep.stored_divisor is sweep.safe_divisor
+            ctx.save_for_backward(sweep.gradient, None if is_divided else sweep.safe_divisor)
+            ctx.shape, ctx.is_rows, ctx.scale = logits.shape, sweep.is_rows, sweep.scale
+        return (sweep.loss / sweep.safe_divisor).to(sweep.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, pending = ctx.saved_tensors
+        gradient, divisor = ctx.saved_tensors
         with torch.no_grad():
             if _graph_is_kept():
                 gradient = gradient.clone()
-            _scale_(gradient, upstream / pending)
+            factor = upstream if ctx.scale == 1 else upstream * ctx.scale
+            _scale_(gradient, factor if divisor is None else factor / divisor)
         if torch.is_grad_enabled():
             gradient = _FirstOrderOnly.apply(gradient, torch.ones((), requires_grad=True))
         num_samples, num_classes, *places = ctx.shape
-        if ctx.is_rows:
+        if places and ctx.is_rows:
             gradient = gradient.view(num_samples, *places, num_classes).movedim(-1, 1)
-        else:
+        elif places:
             gradient = gradient.view(ctx.shape)
-        return gradient, None, None, None, None
+        return gradient, None
 
 
 class _FirstOrderOnly(torch.autograd.Function):
@@ -230,7 +241,7 @@ def _graph_is_kept() -> bool:
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """gradient *= factor, in place: a second logits-sized tensor would double the memory of the loss."""
-    if factor.device.type == "cpu" and factor == 1:
+    if factor.device.type == "cpu" and factor.item() == 1:
         return
     if gradient.dtype in (torch.float16, torch.bfloat16):
         # In float32, block by block: a loss scale of 65536 is infinite in float16.
