@@ -15,7 +15,7 @@ MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
 MIN_BLOCK_ELEMENTS = 40_000
-"""Smaller blocks cost more in calls than they save in memory, and below 2^15 torch leaves an operation to one thread."""
+"""Smaller blocks cost more in calls than they save in memory; below 2^15 torch leaves an operation to one thread."""
 
 TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
