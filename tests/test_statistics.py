@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad import GradientStatistics
+from equigrad import EqualizedFocalLoss, GradientStatistics
+from equigrad.statistics import one_batch
 
 
 def test_starts_with_an_infinite_ratio():
@@ -62,3 +63,26 @@ def test_sums_of_the_wrong_length_are_named():
 def test_a_bad_number_of_classes_is_refused(num_classes, error):
     with pytest.raises(error, match="num_classes must be"):
         GradientStatistics(num_classes)
+
+
+def test_calls_within_one_batch_are_those_of_the_joined_batch():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(7, 5, dtype=torch.float64), torch.randint(-1, 5, (7,))
+    whole, pieces = EqualizedFocalLoss(5), EqualizedFocalLoss(5)
+    for _ in range(2):  # the second step has weights from the first
+        expected = whole(logits.requires_grad_(), labels, normalizer=3.0)
+        with one_batch(pieces):
+            parts = [pieces(logits[part], labels[part], normalizer=3.0) for part in (slice(3), slice(3, 7))]
+        assert_close(sum(parts), expected)
+    assert_close(pieces.statistics.positive, whole.statistics.positive)
+    assert_close(pieces.statistics.negative, whole.statistics.negative)
+
+
+def test_an_error_within_one_batch_leaves_the_statistics_as_they_were():
+    loss = EqualizedFocalLoss(2)
+    with pytest.raises(ValueError, match="labels"), one_batch(loss):
+        loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
+        loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([9]))
+    assert loss.statistics.positive.sum() == 0
+    loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
+    assert loss.statistics.positive.sum() > 0

@@ -1,7 +1,8 @@
 """Accumulated gradient of every category: the indicator all equalization losses read (Sec. 3.2)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Self
 
 import torch
@@ -59,6 +60,7 @@ class GradientStatistics(ExactModule):
         check_num_classes(num_classes)
         _check_half_life(half_life)
         self.half_life = half_life
+        self._held: list[tuple[Tensor, Tensor, Tensor | float | None]] | None = None
         # float64: a float32 sum stops growing after enough steps.
         self.register_buffer("positive", torch.zeros(num_classes, dtype=torch.float64))
         self.register_buffer("negative", torch.zeros(num_classes, dtype=torch.float64))
@@ -85,6 +87,9 @@ class GradientStatistics(ExactModule):
         for name, sums in (("positive", positive), ("negative", negative)):
             if sums.shape != self.positive.shape:
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
+        if self._held is not None:
+            self._held.append((positive, negative, divisor))
+            return
         count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
         positive, negative = positive.double(), negative.double()
         if is_distributed():
@@ -100,6 +105,18 @@ class GradientStatistics(ExactModule):
         self.positive.addcdiv_(positive, count)
         self.negative.addcdiv_(negative, count)
 
+    @contextmanager
+    def _one_batch(self) -> Iterator[None]:
+        self._held = []
+        try:
+            yield
+            held = self._held
+        finally:
+            self._held = None
+        if held:
+            positives, negatives, divisors = zip(*held, strict=True)
+            self.update(torch.stack(positives).sum(0), torch.stack(negatives).sum(0), divisors[0])
+
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""
         self.positive.zero_()
@@ -108,6 +125,20 @@ class GradientStatistics(ExactModule):
     def extra_repr(self) -> str:
         """The number of categories, for `print(model)`."""
         return f"num_classes={self.num_classes}" + ("" if self.half_life is None else f", half_life={self.half_life}")
+
+
+@contextmanager
+def one_batch(module: nn.Module) -> Iterator[None]:
+    """Let the losses of a module see several calls as one batch: the levels of a pyramid, the tiles of an image.
+
+    Their statistics rest inside, so that every call has the weights of earlier batches, and move once at the end. The
+    calls must share one `normalizer`, or use `reduction="sum"`.
+    """
+    with ExitStack() as stack:
+        for part in module.modules():
+            if isinstance(part, GradientStatistics):
+                stack.enter_context(part._one_batch())
+        yield
 
 
 def check_num_classes(num_classes: int) -> None:
