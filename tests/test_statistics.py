@@ -81,8 +81,7 @@ def test_calls_within_one_batch_are_those_of_the_joined_batch():
 def test_an_error_within_one_batch_leaves_the_statistics_as_they_were():
     loss = EqualizedFocalLoss(2)
     with pytest.raises(ValueError, match="labels"), one_batch(loss):
-        loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
-        loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([9]))
+        [loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([label])) for label in (0, 9)]
     assert loss.statistics.positive.sum() == 0
     loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
     assert loss.statistics.positive.sum() > 0
