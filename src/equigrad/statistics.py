@@ -94,8 +94,8 @@ class GradientStatistics(ExactModule):
         positive, negative = positive.double(), negative.double()
         if is_distributed():
             batch = sum_over_ranks(torch.cat([positive, negative, count.reshape(1)]))
-            positive, negative, total = batch.split([self.num_classes, self.num_classes, 1])
-            count = count if divisor is None else total
+            positive, negative = batch[: self.num_classes], batch[self.num_classes : -1]
+            count = count if divisor is None else batch[-1]
         if self.half_life is not None:
             kept = 0.5 ** (1 / self.half_life)
             self.positive.mul_(kept)

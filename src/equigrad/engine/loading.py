@@ -57,6 +57,14 @@ class EpochAware(Protocol):
         """Called in every worker before the first sample of an epoch is read."""
 
 
+@runtime_checkable
+class StepAware(Protocol):
+    """A collate that changes over the steps, such as one that draws a size for a whole batch."""
+
+    def set_step(self, epoch: int, step: int) -> None:
+        """Called before each batch with the optimiser step of the epoch it belongs to."""
+
+
 class Place(NamedTuple):
     """Which sample to read, and where in the training it stands."""
 
@@ -68,7 +76,8 @@ class Place(NamedTuple):
 class Reading(NamedTuple):
     """One item of the data set, or why there is none."""
 
-    sample: int  # index in the data set
+    place: Place
+    sample: int  # index in the data set, another than that of the place if that one could not be read
     item: Any
     skipped: list[str]
     failure: str | None
@@ -139,35 +148,42 @@ class PlacedDataset(Dataset[Reading]):
             self.dataset.set_epoch(place.epoch)
         self._epoch = place.epoch
         seed_cpu(mixed_seed(self.seed, place.epoch, place.position))
-        return self._read(place.sample)
+        return self._read(place)
 
-    def _read(self, sample: int) -> Reading:
+    def _read(self, place: Place) -> Reading:
+        sample = place.sample
         skipped: list[str] = []
         while True:
             try:
-                return Reading(sample, self.dataset[sample], skipped, None)
+                return Reading(place, sample, self.dataset[sample], skipped, None)
             except UNREADABLE as error:
                 failure = f"cannot read {self.sample_name(sample)}: {type(error).__name__}: {one_line(error)}"
             except Exception as error:
                 error.add_note(f"while reading {self.sample_name(sample)}")
                 raise
             if self.on_error == "stop":
-                return Reading(sample, None, skipped, failure)
+                return Reading(place, sample, None, skipped, failure)
             skipped.append(self.sample_name(sample))
             if len(skipped) == MAX_REPLACEMENTS:
-                return Reading(sample, None, skipped, f"{len(skipped)} samples in a row failed, the last: {failure}")
+                return Reading(
+                    place, sample, None, skipped, f"{len(skipped)} samples in a row failed, the last: {failure}"
+                )
             sample = (sample + 1) % len(self.dataset)
 
 
 class PlacedCollate:
     """Collates the items and keeps what is known about them beside the batch."""
 
-    def __init__(self, collate: Collate, num_replicas: int) -> None:
+    def __init__(self, collate: Collate, num_replicas: int, samples_per_step: int) -> None:
         self.collate = collate
         self.num_replicas = num_replicas
+        self.samples_per_step = samples_per_step  # of all ranks together
 
     def __call__(self, readings: list[Reading]) -> Batch:
         """A batch; without data if a sample failed."""
+        place = readings[0].place
+        if isinstance(self.collate, StepAware):
+            self.collate.set_step(place.epoch, place.position // self.samples_per_step)
         failure = next((reading.failure for reading in readings if reading.failure), None)
         data = None if failure else self.collate([reading.item for reading in readings])
         skipped = [name for reading in readings for name in reading.skipped]
@@ -211,7 +227,7 @@ class StepLoader:
         self.loader: DataLoader[Reading] = DataLoader(
             PlacedDataset(dataset, seed, on_error, sample_name),
             batch_sampler=self.places,
-            collate_fn=PlacedCollate(collate, sampler.num_replicas),
+            collate_fn=PlacedCollate(collate, sampler.num_replicas, batch_size * num_pieces * sampler.num_replicas),
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             worker_init_fn=leave_signals_to_the_training,
