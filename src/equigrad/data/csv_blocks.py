@@ -1,0 +1,123 @@
+"""Large CSV files as arrays of some hundred thousand rows at a time, with errors that name the line and the field.
+
+    for block in csv_blocks("boxes.csv", {"ImageID": "S32", "XMin": "f8"}):
+        block.require(block["XMin"] >= 0, "XMin", "at least 0")
+
+Fields may not be quoted: in 14 million rows of names and numbers that would take most of the time.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROWS_AT_ONCE = 500_000
+
+
+@dataclass(frozen=True, eq=False)
+class CsvBlock:
+    """Successive rows of a file."""
+
+    file: Path
+    start: int  # rows before them
+    positions: Mapping[str, int]  # of the columns in the file
+    rows: NDArray[Any]  # (N,) structured
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        column: NDArray[Any] = self.rows[name]
+        return column
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.positions
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def require(self, is_good: NDArray[np.bool_], name: str, expected: str) -> None:
+        """Raise ValueError for the first row whose flag, of (N,), is not set."""
+        if is_good.all():
+            return
+        row = self.start + int(np.argmin(is_good))
+        number, fields = next(found for index, found in enumerate(_data_lines(self.file)) if index == row)
+        raise ValueError(
+            f"{self.file}, line {number}: {name} must be {expected}, got {fields[self.positions[name]][:80]!r}"
+        )
+
+
+def csv_blocks(
+    file: str | os.PathLike[str], types: Mapping[str, str], optional: Mapping[str, str] | None = None
+) -> Iterator[CsvBlock]:
+    """Read some columns of a file with a header; names are found whatever their case and underscores.
+
+    Args:
+        file: fields between commas, empty lines are passed over.
+        types: the columns that must be there, with their numpy types; longer text is cut to the length of its type.
+        optional: those that may be.
+    """
+    file = Path(file)
+    # Latin-1 never fails; what is compared is ASCII.
+    with file.open(encoding="latin-1") as stream:
+        header = [name.strip() for name in stream.readline().removeprefix("ï»¿").split(",")]
+        places = {_plain(name): place for place, name in enumerate(header)}
+        missing = [name for name in types if _plain(name) not in places]
+        if missing:
+            raise ValueError(f"{file}, line 1: expected the column {missing[0]}, got {','.join(header)[:80]!r}")
+        wanted = dict(types) | {name: kind for name, kind in (optional or {}).items() if _plain(name) in places}
+        positions = {name: places[_plain(name)] for name in wanted}
+        start = 0
+        while len(rows := _next_rows(stream, file, wanted, positions)):
+            yield CsvBlock(file, start, positions, rows)
+            start += len(rows)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _next_rows(stream: TextIO, file: Path, types: Mapping[str, str], positions: Mapping[str, int]) -> NDArray[Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*contained no data", UserWarning)  # empty lines, and the end of the file
+        try:
+            return np.loadtxt(
+                stream,
+                np.dtype(list(types.items())),
+                comments=None,
+                delimiter=",",
+                usecols=[positions[name] for name in types],
+                max_rows=ROWS_AT_ONCE,
+                ndmin=1,
+            )
+        except ValueError as error:
+            _name_the_first_broken(file, types, positions)
+            raise ValueError(f"{file}: {error}") from None
+
+
+def _name_the_first_broken(file: Path, types: Mapping[str, str], positions: Mapping[str, int]) -> None:
+    for number, fields in _data_lines(file):
+        for name, position in positions.items():
+            if position >= len(fields):
+                raise ValueError(f"{file}, line {number}: {name} is missing, got {','.join(fields)[:80]!r}")
+            if not types[name].startswith("S") and not _is_number(fields[position]):
+                raise ValueError(f"{file}, line {number}: {name} must be a number, got {fields[position][:80]!r}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _data_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Fields of the lines below the header with their numbers; empty lines are no rows."""
+    with file.open(encoding="latin-1") as stream:
+        next(stream)
+        for number, line in enumerate(stream, start=2):
+            if line.strip():
+                yield number, line.rstrip("\n").split(",")
