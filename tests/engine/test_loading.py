@@ -36,6 +36,18 @@ class Changing(Draws):
         return torch.tensor(self.epoch), index
 
 
+class Stepping:
+    """A collate that wants to know the step."""
+
+    place = None
+
+    def set_step(self, epoch, step):
+        self.place = epoch, step
+
+    def __call__(self, items):
+        return torch.tensor([self.place] * len(items)), None
+
+
 class Images:
     """Image files, some of which may be damaged."""
 
@@ -119,6 +131,14 @@ def test_a_data_set_that_changes_over_epochs_is_told_the_epoch(num_workers):
     loader = make_loader(Changing(), num_workers=num_workers)
     assert set(rows(loader.epoch(0, 0)).tolist()) == {0}
     assert set(rows(loader.epoch(5, 0)).tolist()) == {5}
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_workers": 2}, {"num_pieces": 2, "batch_size": 2}])
+def test_a_collate_that_changes_over_steps_is_told_the_step(settings):
+    loader = make_loader(collate=Stepping(), **settings)
+    assert rows(loader.epoch(3, 0)).tolist() == [[3, step] for step in range(5) for _ in range(4)]
+    second_of_two = make_loader(collate=Stepping(), rank=1, num_replicas=2, batch_size=2)
+    assert rows(second_of_two.epoch(0, 0)).tolist() == [[0, step] for step in range(5) for _ in range(2)]
 
 
 @pytest.fixture
