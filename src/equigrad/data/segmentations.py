@@ -1,0 +1,167 @@
+"""Masks of annotations, read from their file when asked for: polygons, and run lengths plain or compressed.
+
+Text is kept rather than coordinates: it is exact, workers share it through the file, and most epochs decode little of
+it. Whatever reaches pycocotools is checked before, because its C code trusts what it is given.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import pycocotools.mask as coco_mask  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
+
+MAX_OUTLINE = 2_000_000  # pixels along the polygons of one annotation: takes 200 MB to draw
+_MAX_GROUPS = 7  # of five bits: more than the longest run of an image has
+
+
+class RunLengths(msgspec.Struct):
+    """Runs of 0 and 1 down the columns: a list, or the text that COCO's tools make of it."""
+
+    size: tuple[int, int]
+    counts: str | list[int]
+
+
+Shape = list[list[float]] | RunLengths
+
+
+class _Annotation(msgspec.Struct):
+    segmentation: Shape | None = None
+
+
+class Segmentations:
+    """Where the annotations stand in their file.
+
+    Args:
+        file: the annotation file.
+        starts: first byte of every annotation, (M,).
+        lengths: number of bytes, (M,); 0 for an annotation without mask.
+        stamp: size and time of the file when it was indexed: in another file the places would be wrong.
+    """
+
+    def __init__(
+        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[np.int32], stamp: tuple[int, int]
+    ) -> None:
+        self.file = file
+        self.starts = starts
+        self.lengths = lengths
+        self.stamp = stamp
+        self._stream: BinaryIO | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_stream": None}
+
+    def take(self, indices: NDArray[np.int64]) -> "Segmentations":
+        """Those of some annotations, in the order asked for."""
+        return Segmentations(self.file, self.starts[indices], self.lengths[indices], self.stamp)
+
+    def text(self, index: int) -> bytes:
+        """The annotation as the file has it."""
+        if self._stream is None:
+            self._stream = self._opened()
+        # Processes share the descriptor, hence a read that neither uses nor moves its position.
+        return os.pread(self._stream.fileno(), int(self.lengths[index]), int(self.starts[index]))
+
+    def shape(self, index: int) -> Shape:
+        """What the annotation says of its mask; ValueError if it is not a mask."""
+        if self.lengths[index] == 0:
+            raise ValueError("segmentation: there is none")
+        try:
+            shape = msgspec.json.decode(self.text(index), type=_Annotation).segmentation
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"segmentation: expected polygons or run lengths ({error})") from None
+        if not shape:
+            raise ValueError("segmentation: it is empty")
+        return shape
+
+    def _opened(self) -> BinaryIO:
+        stream = self.file.open("rb")
+        status = os.fstat(stream.fileno())
+        if (status.st_size, status.st_mtime_ns) != self.stamp:
+            stream.close()
+            raise OSError(f"{self.file}: changed since it was read; read it again")
+        return stream
+
+
+def shape_to_rle(shape: Shape, height: int, width: int) -> Rle:
+    """The mask as compressed run lengths; ValueError if it is not a mask of an image of this size."""
+    if isinstance(shape, RunLengths):
+        return _checked_rle(shape, height, width)
+    check_polygons(shape)
+    parts: list[Rle] = coco_mask.frPyObjects([list(polygon) for polygon in shape], height, width)
+    merged: Rle = coco_mask.merge(parts)
+    return merged
+
+
+def rle_to_mask(rle: Rle) -> NDArray[np.uint8]:
+    """The mask (H, W) of 0 and 1."""
+    height, width = rle["size"]
+    counts = decode_counts(rle["counts"])
+    values = (np.arange(len(counts)) % 2).astype(np.uint8)
+    return np.ascontiguousarray(np.repeat(values, counts).reshape(width, height).T)
+
+
+def check_polygons(polygons: list[list[float]]) -> None:
+    """ValueError unless every polygon has three corners or more and the outline is short enough to be drawn."""
+    length = 0.0
+    for polygon in polygons:
+        # With four numbers pycocotools would draw a box.
+        if len(polygon) < 6 or len(polygon) % 2:
+            raise ValueError(f"segmentation: expected polygons of 6, 8, ... numbers, got {len(polygon)}")
+        low, high = min(polygon), max(polygon)
+        length += (high - low) * len(polygon)  # a bound, and quick; the length itself only where that is large
+        if length > MAX_OUTLINE or max(-low, high) > MAX_OUTLINE:
+            length = sum(map(_outline, polygons))
+            if not length <= MAX_OUTLINE or max(-low, high) > MAX_OUTLINE:
+                raise ValueError(f"segmentation: polygons too large to be drawn, their outline has {length:.3g} pixels")
+
+
+def _outline(polygon: list[float]) -> float:
+    """Steps from corner to corner, in pixels."""
+    corners = np.array(polygon[: len(polygon) // 2 * 2], float).reshape(-1, 2)
+    return float(np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1, initial=0).sum())
+
+
+def decode_counts(text: bytes) -> NDArray[np.int64]:
+    """Run lengths from their compressed text; ValueError if it is none.
+
+    A number is written in groups of five bits, the lowest first; 32 marks a group that another one follows, 16 in the
+    last group a negative number. From the fourth number on, each is the difference to the one before last.
+    """
+    groups = np.frombuffer(text, np.uint8).astype(np.int64) - 48
+    if len(groups) == 0 or groups.min() < 0 or groups.max() > 63 or groups[-1] & 32:
+        raise ValueError("segmentation: counts are not run lengths, or cut off")
+    last = np.flatnonzero((groups & 32) == 0)
+    first = np.concatenate([[0], last[:-1] + 1])
+    widths = last - first + 1
+    if widths.max() > _MAX_GROUPS:
+        raise ValueError("segmentation: counts have a run too long for any image")
+    places = np.arange(len(groups)) - np.repeat(first, widths)
+    runs = np.add.reduceat((groups & 31) << (5 * places), first)
+    runs -= np.where(groups[last] & 16, np.int64(1) << (5 * widths), 0)
+    runs[1::2] = np.cumsum(runs[1::2])
+    runs[2::2] = np.cumsum(runs[2::2])
+    return runs
+
+
+def _checked_rle(shape: RunLengths, height: int, width: int) -> Rle:
+    if shape.size != (height, width):
+        raise ValueError(f"segmentation: expected the size of the image, {[height, width]}, got {list(shape.size)}")
+    plain = isinstance(shape.counts, list)
+    counts = _plain_counts(shape.counts) if isinstance(shape.counts, list) else decode_counts(shape.counts.encode())
+    if counts.min() < 0 or counts.sum() != height * width:
+        raise ValueError(f"segmentation: expected runs that cover {height * width} pixels, got {counts.sum()}")
+    if not plain:
+        return {"size": [height, width], "counts": str(shape.counts).encode()}
+    packed: Rle = coco_mask.frPyObjects({"size": [height, width], "counts": counts.tolist()}, height, width)
+    return packed
+
+
+def _plain_counts(counts: list[int]) -> NDArray[np.int64]:
+    if not counts or min(counts) < 0 or max(counts) >= 2**32:
+        raise ValueError("segmentation: counts must be one or more numbers from 0")
+    return np.array(counts, dtype=np.int64)
