@@ -16,7 +16,7 @@ ALLOWED = {
     "losses": {"statistics"},
     "sampling": set(),
     "calibration": set(),
-    "models": set(),
+    "models": {"statistics"},
     "data": set(),
     "engine": {"statistics"},
     "decoupling": {"models"},
@@ -24,7 +24,8 @@ ALLOWED = {
     "evaluation": {"data.frequency"},
     "analysis": {"data.frequency"},
     "integrations": {"losses", "statistics"},
-    "cli": {"recipes", "engine", "analysis", "evaluation"},
+    "commands": {"recipes", "engine", "analysis", "evaluation", "data", "sampling"},
+    "cli": {"commands", "recipes", "engine", "analysis"},
     "__main__": {"cli"},
 }
 

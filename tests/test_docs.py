@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from equigrad.cli import _parser
+from equigrad.cli import _parser, main
+from images_on_disk import write_images
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -17,6 +18,8 @@ PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / 
 QUICK = {
     "examples/own_loop.py": ["--steps", "3"],
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001"],
+    "benchmarks/detection_index.py": ["--annotations", "1000"],
+    "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
 }
 
@@ -39,6 +42,35 @@ def test_every_documented_equigrad_command_parses():
     assert len(lines) > 4
     for line in lines:
         _parser().parse_args(shlex.split(line)[1:])  # exits with 2 on an unknown command or option
+
+
+# What a page on the command line needs in its folder, and what makes its commands quick; None is not run here.
+_TINY = [
+    *("data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"),
+    *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
+]
+_OWN = ["data.size=32", "training.schedule.epochs=1", "training.batch_size=7", "training.num_workers=0"]
+QUICK_COMMANDS = {
+    "equigrad demo": None,  # minutes; the demo has tests of its own
+    "equigrad train image_classification:": None,  # needs the real images; --check trains them on generated ones
+    "equigrad train tiny:": [word for setting in _TINY for word in ("--set", setting)],
+    "equigrad train own_data:": [word for setting in _OWN for word in ("--set", setting)],
+}
+
+
+@pytest.mark.slow
+def test_every_command_of_the_command_line_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_images(Path("photos/train"), {"cat": 12, "dog": 6, "eel": 3}, size=16)
+    write_images(Path("photos/test"), {"cat": 2, "dog": 1, "eel": 1}, size=16, seed=1)
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    plain_blocks = re.findall(r"^```\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in plain_blocks for line in block.splitlines()]
+    assert all(line.startswith("equigrad ") for line in lines)
+    for line in lines:
+        quick = next((words for prefix, words in QUICK_COMMANDS.items() if line.startswith(prefix)), [])
+        if quick is not None:
+            assert main(shlex.split(line)[1:] + quick) == 0, f"{line}: {capsys.readouterr().err}"
 
 
 def test_every_documented_script_is_known_to_this_test():

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Comparison, compare, smoothed
 from equigrad.analysis.history import RunHistory
+from equigrad.data.frequency import Groups
 from equigrad.files import write_atomically
 
 if TYPE_CHECKING:
@@ -114,6 +116,31 @@ def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequen
         axes.set_xticks(range(len(names)), names)
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("%")
+        figure.legend(loc="outside upper center", ncols=4)
+        _save(figure, file)
+
+
+def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> None:
+    """Images of every category, most frequent first, coloured by group.
+
+    Args:
+        counts: (C,).
+        groups: indices of the categories of each group, from the rarest.
+        file: PNG.
+    """
+    place = np.empty(len(counts), dtype=np.int64)
+    place[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+    with _style():
+        figure = _new_figure(height=3.2)
+        axes = figure.subplots()
+        for index, (name, members) in enumerate(groups.items()):
+            label = f"{name} ({len(members):,})"
+            axes.bar(place[members], counts[members], 1.0, color=COLOURS[index % len(COLOURS)], label=label)
+        axes.set_yscale("symlog", linthresh=1)  # a category without images has a place too
+        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.set_xlim(0.5, len(counts) + 0.5)
+        axes.set_xlabel(f"{len(counts):,} categories, most frequent first")
+        axes.set_ylabel("images")
         figure.legend(loc="outside upper center", ncols=4)
         _save(figure, file)
 

@@ -48,9 +48,15 @@ def write_report(
         raise ValueError(f"names must be {len(folders)}, one for each run, got {len(names)}")
     given: Sequence[str | None] = names if names is not None else [None] * len(folders)
     runs = [RunHistory.load(folder, name) for folder, name in zip(folders, given, strict=True)]
-    comparison = compare(runs, statistics_path)
     shown_command = command if command is not None else ["equigrad", "report", *map(str, folders)]
-    page = _page(comparison, title or _title(comparison), shown_command)
+    return write_comparison(compare(runs, statistics_path), file, title=title, command=shown_command)
+
+
+def write_comparison(
+    comparison: Comparison, file: str | Path, *, title: str | None = None, command: Sequence[str]
+) -> Path:
+    """Write the page of a comparison; see `write_report`."""
+    page = _page(comparison, title or _title(comparison), command)
     # A lone surrogate, which JSON can name and UTF-8 cannot write, becomes a question mark.
     write_atomically(Path(file), page.encode("utf-8", errors="replace"))
     return Path(file)

@@ -3,14 +3,15 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from equigrad.recipes.classification import ClassificationRecipe
 from equigrad.recipes.overrides import override, parse_text
+from equigrad.recipes.segmentation import SegmentationRecipe
 
-MODULES = ("tiny", "own_data", "image_classification")
+MODULES = ("tiny", "own_data", "image_classification", "semantic_segmentation", "camvid")
 
-Recipe = ClassificationRecipe
+Recipe = ClassificationRecipe | SegmentationRecipe
 
 
 def all_recipes() -> Iterator[tuple[str, Callable[..., Recipe]]]:
@@ -39,6 +40,14 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> Recipe:
         else:
             fields.append(assignment)
     return override(function(**arguments), fields)
+
+
+def rows_of_recipe(name: str, assignments: Sequence[str] = ()) -> list[list[str]]:
+    """What to set for every row of its table that a recipe stands for: all its methods, unless one is set."""
+    parameter = inspect.signature(_function(name)).parameters.get("method")
+    if parameter is None or any(assignment.startswith("method=") for assignment in assignments):
+        return [list(assignments)]
+    return [[f"method={method}", *assignments] for method in get_args(parameter.annotation)]
 
 
 def _function(name: str) -> Callable[..., Recipe]:

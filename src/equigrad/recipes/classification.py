@@ -1,27 +1,47 @@
-"""A classification recipe, and how it is trained and evaluated."""
+"""A classification recipe: how it is trained, evaluated and used."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import DataLoader
 
 import equigrad
+from equigrad.analysis.history import EVALUATION, Evaluation
+from equigrad.analysis.prediction_pictures import PredictedImage
+from equigrad.analysis.report import write_report
 from equigrad.data.image_lists import ImageDataset
 from equigrad.engine import EngineError, TrainResult, TrainSettings, launch, train
 from equigrad.engine.checkpoint import load_weights
-from equigrad.engine.distributed import Precision
+from equigrad.engine.distributed import Precision, best_accelerator
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.models.classification import Classifier, build_classifier
-from equigrad.recipes.image_data import ImageData
-from equigrad.recipes.methods import Method
+from equigrad.recipes.backbones import untrained
+from equigrad.recipes.image_data import ImageData, evaluation_transform
+from equigrad.recipes.label_predictor import LabelPredictor
+from equigrad.recipes.methods import Counts, Method
+from equigrad.recipes.top_predictions import FILE as PREDICTIONS
+from equigrad.recipes.top_predictions import TopPredictions, save_predictions
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ResumableSampler, ShuffledSampler
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+    from PIL import Image
+
+REPORT = "report.html"
+
+
+class Tested(NamedTuple):
+    """What a model did on the test set, the same on every rank."""
+
+    evaluator: ClassificationEvaluator
+    evaluation: Evaluation
+    predictions: dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -49,75 +69,146 @@ class ClassificationRecipe:
     row: str = ""
 
     def run(self, folder: Path, *, resume: bool, source: dict[str, Any], command: Sequence[str]) -> TrainResult:
-        """Train in the run folder and evaluate at the end; `source` says in `recipe.json` where the recipe is from."""
+        """Train in the run folder; at the end evaluate, keep the predictions and write a page.
+
+        Args:
+            folder: of the run.
+            resume: go on from its last checkpoint.
+            source: what `recipe.json` says about where the recipe is from.
+            command: how the run was started.
+        """
         fabric = launch(precision=self.precision, seed=self.training.seed)
         train_set, test_set = self.data.load()
-        model = self.model(train_set)
-        return train(
+        tested: list[Tested] = []
+
+        def evaluate(model: nn.Module, step: int) -> dict[str, float]:
+            tested[:] = [self.test(model, train_set, test_set, fabric)]
+            return tested[0].evaluator.result()
+
+        result = train(
             fabric,
-            model,
+            self.model(train_set.category_counts),
             train_set,
             self.sampler(train_set),
             self.training,
             folder,
             resume=resume,
             sample_name=train_set.sample_name,
-            evaluate=lambda model, step: self.evaluate(model, train_set, test_set, fabric).result(),
+            evaluate=evaluate,
             recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
             command=command,
         )
+        if result.interrupted:
+            _remove_results(folder)  # of an earlier end, if this run was to go on from there
+            return result
+        if not tested:  # resumed when all steps were done
+            model = self.trained_model(train_set.category_counts, folder).to(fabric.device)
+            tested = [self.test(model, train_set, test_set, fabric)]
+        if fabric.is_global_zero:
+            save_results(folder, tested[0], train_set.class_names)
+        return result
 
-    def model(self, train_set: ImageDataset) -> Classifier:
+    def model(self, category_counts: Counts) -> Classifier:
         """The model before its first step."""
-        counts, method = train_set.category_counts, self.method
-        if method.needs_init and self.init is None:
+        if self.method.needs_init and self.init is None:
             raise EngineError("this recipe starts from a finished run: give its folder with --set init=RUN")
+        # Weights from a run replace those of the backbone, unless the run is the teacher.
+        reads_weights = self.init is None or self.method.distils
+        backbone = self.backbone if reads_weights else untrained(self.backbone)
+        return self._assembled(backbone(), category_counts, None if self.init is None else load_weights(self.init))
+
+    def trained_model(self, category_counts: Counts, folder: Path) -> Classifier:
+        """The newest model of a run, for evaluation."""
+        model = self._assembled(untrained(self.backbone)(), category_counts, None)
+        try:
+            model.load_state_dict(load_weights(folder))
+        except RuntimeError as error:
+            raise EngineError(f"{folder} does not fit its recipe: {str(error).splitlines()[-1].strip()}") from error
+        return model.eval()
+
+    def _assembled(self, backbone: nn.Module, counts: Counts, init: dict[str, torch.Tensor] | None) -> Classifier:
+        method = self.method
         model = build_classifier(
-            self.backbone(),
+            backbone,
             len(counts),
             method.loss(counts),
             method.scores(counts),
             cosine_temperature=method.cosine_temperature,
             bias_prior=method.bias_prior,
         )
-        if self.init is None:
-            return model
-        weights = load_weights(self.init)
         if method.distils:
-            model.teacher = self._teacher(len(counts), weights)
-            return model
-        _load_features(model, weights, self.init)
+            model.teacher = self._teacher(len(counts), init)
+        elif init is not None:
+            _load_features(model, init, self.init)
         if method.second_stage is not None:
             method.second_stage(model)
         return model
 
-    def _teacher(self, num_classes: int, weights: dict[str, torch.Tensor]) -> nn.Module:
-        teacher = build_classifier(self.backbone(), num_classes, nn.Identity(), equigrad.SoftmaxScores())
-        _load_features(teacher, weights, self.init)
+    def _teacher(self, num_classes: int, weights: dict[str, torch.Tensor] | None) -> nn.Module:
+        teacher = build_classifier(untrained(self.backbone)(), num_classes, nn.Identity(), equigrad.SoftmaxScores())
+        if weights is not None:
+            _load_features(teacher, weights, self.init)
         return equigrad.FrozenTeacher(nn.Sequential(teacher.backbone, teacher.classifier))
 
     def sampler(self, train_set: ImageDataset) -> ResumableSampler:
         """Order of the training images."""
         labels, seed = torch.as_tensor(train_set.labels), self.training.seed
         if self.method.sampler == "class_balanced":
+            # Four at each visit of a category, and epochs that have as many images as there are, as published.
             return ClassBalancedSampler(labels, seed=seed, per_class=4)
         if self.method.sampler == "repeat_factor":
             return RepeatFactorSampler(labels, seed=seed)
         return ShuffledSampler(len(train_set), seed=seed)
 
     @torch.no_grad()
-    def evaluate(
+    def test(
         self, model: nn.Module, train_set: ImageDataset, test_set: ImageDataset, fabric: "Fabric | None" = None
-    ) -> ClassificationEvaluator:
-        """Predictions of the whole test set, shared among the ranks, and what they are worth."""
+    ) -> Tested:
+        """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
         rank, num_ranks = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
         share = torch.utils.data.Subset(test_set, range(rank, len(test_set), num_ranks))
         device = next(model.parameters()).device
         evaluator = ClassificationEvaluator(train_set.category_counts, train_set.class_names)
+        top = TopPredictions()
         loader: DataLoader[Any] = DataLoader(share, batch_size=256, num_workers=0)
         for images, targets in loader:
-            evaluator.add(model(images.to(device)), targets)
-        return evaluator
+            predictions = model(images.to(device))
+            evaluator.add(predictions, targets)
+            top.add(predictions, targets)
+        evaluation = Evaluation.from_rows(evaluator.result(), evaluator.per_category())
+        return Tested(evaluator, evaluation, top.gathered(fabric))
+
+    def evaluate_run(self, folder: Path) -> ClassificationEvaluator:
+        """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
+        train_set, test_set = self.data.load()
+        model = self.trained_model(train_set.category_counts, folder).to(best_accelerator())
+        tested = self.test(model, train_set, test_set)
+        save_results(folder, tested, train_set.class_names)
+        return tested.evaluator
+
+    def predictor(self, folder: Path) -> "Callable[[Image.Image], PredictedImage]":
+        """From an image to what the newest weights of a run say about it; the data set is not needed."""
+        if (folder / EVALUATION).exists():
+            categories = Evaluation.load(folder).categories
+            names = [category.name for category in categories]
+            counts = np.array([category.count for category in categories], dtype=np.int64)
+        else:  # an interrupted run
+            train_set, _ = self.data.load()
+            names, counts = list(train_set.class_names), train_set.category_counts
+        model = self.trained_model(counts, folder).to(best_accelerator())
+        return LabelPredictor(model, evaluation_transform(self.data), names, counts)
+
+
+def save_results(folder: Path, tested: Tested, class_names: Sequence[str]) -> None:
+    """Keep in the run folder what the test set said, and the page of the run."""
+    tested.evaluation.save(folder)
+    save_predictions(tested.predictions, class_names, folder)
+    write_report([folder], folder / REPORT)
+
+
+def _remove_results(folder: Path) -> None:
+    for file in (EVALUATION, PREDICTIONS, REPORT):
+        (folder / file).unlink(missing_ok=True)
 
 
 def _load_features(model: nn.Module, weights: dict[str, torch.Tensor], folder: Path | None) -> None:

@@ -1,15 +1,22 @@
 """Where the images of a classification recipe come from; each knows how to load itself."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from equigrad.data import transforms
 from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyph_layout import GlyphData, glyph_images
 from equigrad.data.glyph_scenes import PORTRAIT, Split
-from equigrad.data.image_lists import ImageDataset, ImageList, read_image_folder, read_image_list
+from equigrad.data.image_lists import (
+    ImageDataset,
+    ImageList,
+    read_arrays,
+    read_cifar,
+    read_image_folder,
+    read_image_list,
+)
 from equigrad.data.image_stores import ArrayStore
 from equigrad.data.published_lists import Benchmark, read_published
 
@@ -20,6 +27,47 @@ class ImageData(Protocol):
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Both sets; raises ValueError or OSError with one line that says what is missing where."""
         ...
+
+
+@runtime_checkable
+class WithoutImages(Protocol):
+    """Data that says what happens to test images before any of them is there."""
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """From a PIL image to what the model sees."""
+        ...
+
+
+def evaluation_transform(data: ImageData) -> transforms.Transform:
+    """What happens to test images; the images themselves are only looked for where the data cannot tell otherwise."""
+    return data.evaluation_transform() if isinstance(data, WithoutImages) else data.load()[1].transform
+
+
+def read_images(
+    source: Path,
+    root: Path | None = None,
+    *,
+    split: Literal["train", "test"] = "train",
+    class_names: tuple[str, ...] | None = None,
+) -> ImageList:
+    """Images with labels, in whatever of the known forms they come.
+
+    Args:
+        source: a list of lines `path label`; a folder, or `.zip` file, with a folder of images for each category; a
+            `.npz` file with `images` and `labels`; or the folder of CIFAR's binary version.
+        root: what the paths of a list start from; None is the folder of the list.
+        split: which part of CIFAR.
+        class_names: those of the training set, for a test set.
+    """
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such list, folder or file of images")
+    if source.is_dir() and ((source / "batches.meta.txt").exists() or (source / "fine_label_names.txt").exists()):
+        return read_cifar(source, split)
+    if source.is_dir() or source.suffix == ".zip":
+        return read_image_folder(source, class_names=class_names)
+    if source.suffix == ".npz":
+        return read_arrays(source, class_names=class_names)
+    return read_image_list(source, root or source.parent, class_names=class_names)
 
 
 @dataclass(frozen=True)
@@ -36,7 +84,7 @@ class GlyphImages:
         seed: same seed, same images.
     """
 
-    num_classes: int = 60
+    num_classes: int = 40
     max_count: int = 300
     imbalance_factor: float = 100.0
     test_count: int = 20
@@ -48,16 +96,19 @@ class GlyphImages:
         """Draw both sets."""
         augment = transforms.small_train_transform(self.image_size, padding=2)
         plain = transforms.small_evaluation_transform(self.image_size)
-        return ImageDataset(self._images("train"), augment), ImageDataset(self._images("test"), plain)
+        return ImageDataset(_drawn(self, "train"), augment), ImageDataset(_drawn(self, "test"), plain)
 
-    def _images(self, split: Split) -> ImageList:
-        counts = exponential_profile(self.num_classes, self.max_count, self.imbalance_factor)
-        data = GlyphData(counts, eval_count=self.test_count, seed=self.seed)
-        style = replace(PORTRAIT, image_size=self.image_size).at_difficulty(self.difficulty)
-        images, labels = glyph_images(data, split, style=style)
-        store = ArrayStore(images, Path(f"glyphs of {split}"))
-        paths = tuple(str(index) for index in range(len(labels)))
-        return ImageList(store, paths, labels, data.glyphs().names, f"glyphs ({split})")
+
+@lru_cache(maxsize=2)
+def _drawn(settings: GlyphImages, split: Split) -> ImageList:
+    """The images of a split; kept, because the runs of a comparison draw the same ones."""
+    counts = exponential_profile(settings.num_classes, settings.max_count, settings.imbalance_factor)
+    data = GlyphData(counts, eval_count=settings.test_count, seed=settings.seed)
+    style = replace(PORTRAIT, image_size=settings.image_size).at_difficulty(settings.difficulty)
+    images, labels = glyph_images(data, split, style=style)
+    store = ArrayStore(images, Path(f"glyphs of {split}"))
+    paths = tuple(str(index) for index in range(len(labels)))
+    return ImageList(store, paths, labels, data.glyphs().names, f"glyphs ({split})")
 
 
 @dataclass(frozen=True)
@@ -65,9 +116,10 @@ class OwnImages:
     """A user's images.
 
     Args:
-        train: a list of lines `path label`, or a folder with a folder of images for each category.
+        train: a list of lines `path label`, a folder (or `.zip` file) with a folder of images for each category, a
+            `.npz` file of arrays, or the folder of CIFAR's binary version.
         test: the same.
-        root: what the paths of a list start from, a folder or a zip file; None is the folder of the list.
+        root: what the paths of a list start from, a folder, a `.zip` or a `.npz` file; None is the folder of the list.
         size: of the images the model sees.
         photographs: random crops, flips and colour jitter, for photographs; else only small shifts.
     """
@@ -80,25 +132,18 @@ class OwnImages:
 
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Read both sets; the test set has the categories of the training set."""
-        train = self._read(self.train, None)
-        test = self._read(self.test, train.class_names)
-        if self.photographs:
-            resize = round(self.size * 256 / 224)
-            return (
-                ImageDataset(train, transforms.train_transform(self.size)),
-                ImageDataset(test, transforms.evaluation_transform(self.size, resize=resize)),
-            )
-        return (
-            ImageDataset(train, transforms.small_train_transform(self.size)),
-            ImageDataset(test, transforms.small_evaluation_transform(self.size)),
-        )
+        for name, source in (("data.train", self.train), ("data.test", self.test)):
+            if not source.exists():
+                raise FileNotFoundError(f"{source}: no such list or folder; name yours with --set {name}=…")
+        train = read_images(self.train, self.root)
+        test = read_images(self.test, self.root, split="test", class_names=train.class_names)
+        small = transforms.small_train_transform
+        augment = transforms.train_transform(self.size) if self.photographs else small(self.size)
+        return ImageDataset(train, augment), ImageDataset(test, self.evaluation_transform())
 
-    def _read(self, source: Path, class_names: tuple[str, ...] | None) -> ImageList:
-        if not source.exists():
-            raise FileNotFoundError(f"{source}: no such list or folder; set data.train and data.test")
-        if source.is_dir():
-            return read_image_folder(source, class_names=class_names)
-        return read_image_list(source, self.root or source.parent, class_names=class_names)
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return _centre(self.size) if self.photographs else transforms.small_evaluation_transform(self.size)
 
 
 @dataclass(frozen=True)
@@ -123,6 +168,13 @@ class PublishedImages:
         """Read both sets."""
         read = partial(read_published, self.benchmark, self.root, lists=self.lists)
         augment = transforms.train_transform(self.size, color_jitter=self.color_jitter)
-        return ImageDataset(read("train"), augment), ImageDataset(
-            read("test"), transforms.evaluation_transform(self.size)
-        )
+        return ImageDataset(read("train"), augment), ImageDataset(read("test"), self.evaluation_transform())
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return _centre(self.size)
+
+
+def _centre(size: int) -> transforms.Transform:
+    """The shorter side to 256, the centre of 224; for other sizes in the same proportion."""
+    return transforms.evaluation_transform(size, resize=round(size * 256 / 224))

@@ -87,7 +87,7 @@ def adjusted_scores(counts: Counts) -> Scores:
 
 
 def aligned_cross_entropy(counts: Counts, power: float = 1.2) -> nn.Module:
-    """Cross-entropy with DisAlign's weights; rho 1.2 is that of ImageNet-LT."""
+    """Cross-entropy with DisAlign's weights; rho 1.2 is that of ImageNet-LT, the only one published for images."""
     return equigrad.CrossEntropyLoss(category_weights=equigrad.decoupling.alignment_weights(counts.tolist(), power))
 
 
@@ -122,13 +122,18 @@ LOGIT_ADJUSTMENT = Method(counting(equigrad.LogitAdjustmentLoss))
 LADE = Method(counting(equigrad.LADELoss))
 SEESAW = Method(sized(equigrad.SeesawLoss))
 LOGIT_ADJUSTMENT_POST_HOC = Method(CE.loss, scores=adjusted_scores)
+# Other weights than on the other benchmarks, as published for iNaturalist 2018.
+LADE_INATURALIST = Method(counting(equigrad.LADELoss, weight=0.05, penalty=0.5))
+# The published second stages leave the model in training mode: batch norm goes on to follow the data.
 CRT = Method(
     CE.loss,
-    second_stage=partial(equigrad.decoupling.retrain_classifier, classifier="classifier"),
+    second_stage=partial(equigrad.decoupling.retrain_classifier, classifier="classifier", batch_norm="moving"),
     sampler="class_balanced",
 )
 LWS = Method(
-    CE.loss, second_stage=partial(equigrad.decoupling.learn_scales, classifier="classifier"), sampler="class_balanced"
+    CE.loss,
+    second_stage=partial(equigrad.decoupling.learn_scales, classifier="classifier", batch_norm="moving"),
+    sampler="class_balanced",
 )
 DISALIGN = Method(aligned_cross_entropy, second_stage=partial(equigrad.decoupling.align, classifier="classifier"))
 DIVE = Method(distilled_balanced_softmax, distils=True)

@@ -1,13 +1,13 @@
-"""A run from a recipe to its folder, and back from the folder to its evaluation."""
+"""A run from a recipe to its folder, and back from the folder to its recipe."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from equigrad.analysis.history import Evaluation
 from equigrad.engine import EngineError, TrainResult
-from equigrad.engine.checkpoint import load_weights
 from equigrad.evaluation.classification import ClassificationEvaluator
+from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.recipes.catalogue import Recipe, load_recipe
 
 
@@ -16,26 +16,31 @@ def train_recipe(
 ) -> TrainResult:
     """Train a recipe; `recipe.json` of the run says which it was and what was set."""
     recipe = load_recipe(name, assignments)
-    return recipe.run(folder, resume=resume, source={"recipe": name, "set": list(assignments)}, command=command)
+    return recipe.run(folder, resume=resume, source=source_of(name, assignments), command=command)
+
+
+def source_of(name: str, assignments: Sequence[str]) -> dict[str, Any]:
+    """What a run remembers of its recipe."""
+    return {"recipe": name, "set": list(assignments)}
 
 
 def recipe_of_run(folder: Path) -> Recipe:
     """The recipe that a run was made from."""
     file = folder / "recipe.json"
+    if not folder.is_dir():
+        raise EngineError(f"{folder}: no such run; expected a folder that `equigrad train` made")
+    if not file.is_file():
+        raise EngineError(f"{folder}: not the folder of a run, it has no recipe.json")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        name, assignments = content["recipe"], content["set"]
-    except (OSError, ValueError, KeyError) as error:
-        raise EngineError(f"{file}: expected the recipe of a run of `equigrad train` ({error!r})") from None
-    return load_recipe(name, assignments)
+    except ValueError as error:
+        raise EngineError(f"{file}: not JSON ({error})") from None
+    name, assignments = (content.get("recipe"), content.get("set")) if isinstance(content, dict) else (None, None)
+    if not isinstance(name, str) or not isinstance(assignments, list):
+        raise EngineError(f"{file}: expected the fields recipe and set, which runs of `equigrad train` have")
+    return load_recipe(name, [str(assignment) for assignment in assignments])
 
 
-def evaluate_run(folder: Path) -> ClassificationEvaluator:
-    """Evaluate the newest weights of a run on its test set, and keep the result in its folder."""
-    recipe = recipe_of_run(folder)
-    train_set, test_set = recipe.data.load()
-    model = recipe.model(train_set)
-    model.load_state_dict(load_weights(folder))
-    evaluator = recipe.evaluate(model.eval(), train_set, test_set)
-    Evaluation.from_rows(evaluator.result(), evaluator.per_category()).save(folder)
-    return evaluator
+def evaluate_run(folder: Path) -> ClassificationEvaluator | SegmentationEvaluator:
+    """Evaluate the newest weights of a run on its test set, and keep the results in its folder."""
+    return recipe_of_run(folder).evaluate_run(folder)

@@ -1,0 +1,118 @@
+"""`equigrad data`: counts, checks and long-tailed subsets of images with labels; checks of annotation files."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equigrad.commands import detection_data, segmentation_data
+
+if TYPE_CHECKING:
+    from equigrad.data.image_lists import ImageList
+
+_FORMS = (
+    "a list of lines `path label`, a folder (or .zip) with a folder of images a category, .npz arrays, or the folder "
+    "of CIFAR's binary version"
+)
+# What a user may want; all other findings make a training or its evaluation wrong.
+_REMARKS = ("categories without images", "paths listed more than once")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad data counts | check | long-tail | stats | convert | ade20k-lt`."""
+    data = commands.add_parser("data", help="category counts, checks, conversions and long-tailed subsets")
+    tasks = data.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    counts = tasks.add_parser("counts", help="how many images each category has")
+    _add_source(counts)
+    counts.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
+    counts.set_defaults(function=count)
+
+    check = tasks.add_parser("check", help="what would make a training wrong")
+    _add_source(check, "TRAIN")
+    check.add_argument("--test", type=Path, metavar="TEST", help="the test set, in any of the forms")
+    check.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO or LVIS file (.json): folder or .zip")
+    check.add_argument("--decode", action="store_true", help="read every image to find damaged ones")
+    check.add_argument("--paths-only", action="store_true", help="do not compare contents of training and test images")
+    check.set_defaults(function=check_data)
+
+    tail = tasks.add_parser("long-tail", help="choose a long-tailed subset")
+    _add_source(tail)
+    tail.add_argument("--output", type=Path, required=True, metavar="FILE", help="list, or .npz for arrays and CIFAR")
+    tail.add_argument("--imbalance-factor", type=float, default=100.0, help="largest count over smallest (100)")
+    tail.add_argument("--profile", choices=("exponential", "pareto"), default="exponential")
+    tail.add_argument("--max-count", type=int, help="images of the most frequent category; by default all there are")
+    tail.add_argument("--order", choices=("count", "label", "random"), default="count", help="what decides on the head")
+    tail.add_argument("--seed", type=int, default=0)
+    tail.add_argument("--force", action="store_true", help="replace files that exist")
+    tail.set_defaults(function=make_long_tail)
+
+    detection_data.add_parsers(tasks)
+    segmentation_data.add_parsers(tasks)
+
+
+def _add_source(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
+    parser.add_argument("source", type=Path, metavar=name, help=_FORMS)
+    parser.add_argument("--root", type=Path, help="what the paths of a list start from; by default its folder")
+    parser.add_argument("--split", choices=("train", "test"), default="train", help="of CIFAR")
+
+
+def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Print, and write, the counts."""
+    from equigrad.commands.count_tables import count_rows, count_text
+    from equigrad.evaluation.tables import write_table
+
+    images = _read(parsed)
+    print(count_text(images.source, images.category_counts, images.class_names))
+    if parsed.csv:
+        print(write_table(count_rows(images.category_counts, images.class_names), parsed.csv))
+
+
+def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Print what was found; ValueError if training would be wrong."""
+    from equigrad.data.classification_checks import check_classification
+    from equigrad.recipes.image_data import read_images
+
+    if parsed.source.suffix == ".json":
+        detection_data.check_file(parsed.source, parsed.images, decode=parsed.decode)
+        return
+    train = _read(parsed)
+    test = None
+    if parsed.test is not None:
+        test = read_images(parsed.test, parsed.root, split="test", class_names=train.class_names)
+    findings = check_classification(train, test, by_content=not parsed.paths_only, decode=parsed.decode)
+    faults = [finding for finding in findings if not finding.kind.endswith(_REMARKS)]
+    for finding in findings:
+        print(f"{'wrong' if finding in faults else 'note'}: {finding}")
+    if faults:
+        raise ValueError(f"{parsed.source}: {len(faults)} kinds of faults would make training or evaluation wrong")
+    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
+    print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
+
+
+def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Choose the subset, write it and print its counts."""
+    from equigrad.commands.count_tables import count_text
+    from equigrad.commands.subset_files import check_target, write_subset
+    from equigrad.data.long_tail import long_tailed
+
+    images = _read(parsed)
+    check_target(images, parsed.output, force=parsed.force)
+    subset = long_tailed(
+        images,
+        parsed.imbalance_factor,
+        profile=parsed.profile,
+        max_count=parsed.max_count,
+        order=parsed.order,
+        seed=parsed.seed,
+    )
+    write_subset(subset, parsed.output)
+    print(count_text(str(parsed.output), subset.category_counts, subset.class_names))
+    root = "" if parsed.output.suffix == ".npz" else f" --set data.root={parsed.root or images.store.root}"
+    print(f"\nequigrad train own_data:classification --set data.train={parsed.output}{root} --set data.test=TEST")
+
+
+def _read(parsed: argparse.Namespace) -> "ImageList":
+    from equigrad.recipes.image_data import read_images
+
+    return read_images(parsed.source, parsed.root, split=parsed.split)

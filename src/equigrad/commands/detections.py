@@ -1,0 +1,75 @@
+"""`equigrad evaluate PREDICTIONS.json --annotations FILE`: any tool's detections, without a model."""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from equigrad.data.detection import DetectionData
+    from equigrad.evaluation.detection_result import DetectionResult
+
+
+def add_arguments(evaluate: argparse.ArgumentParser) -> None:
+    """What `equigrad evaluate` takes for detections."""
+    group = evaluate.add_argument_group("detections in the standard result format, in place of a run")
+    group.add_argument("--annotations", type=Path, metavar="FILE", help="COCO or LVIS file of the same images")
+    group.add_argument("--iou-type", choices=("bbox", "segm"), default="bbox", help="what is compared (bbox)")
+    group.add_argument("--protocol", choices=("lvis", "coco"), help="by default that of the file")
+    group.add_argument("--train-annotations", type=Path, metavar="FILE", help="whose counts make the groups")
+    group.add_argument("--html", type=Path, metavar="FILE", help="write a page with every category")
+    group.add_argument("--workers", type=int, default=0, metavar="N", help="processes that evaluate")
+
+
+def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Evaluate, print the metrics and write what was asked for."""
+    from equigrad.data.coco_json import read_coco
+    from equigrad.evaluation.detection import evaluate_predictions
+    from equigrad.evaluation.tables import write_table
+    from equigrad.files import write_atomically
+
+    annotations = read_coco(parsed.annotations)
+    evaluated = evaluate_predictions(
+        parsed.run,
+        annotations,
+        parsed.iou_type,
+        parsed.protocol,
+        train_counts=_train_counts(parsed.train_annotations, annotations),
+        num_workers=parsed.workers,
+    )
+    result = {name: None if math.isnan(value) else value for name, value in evaluated.result().items()}
+    if parsed.json:
+        write_atomically(parsed.json, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
+    if parsed.csv:
+        write_table(evaluated.per_category(), parsed.csv)
+    if parsed.html:
+        _write_page(evaluated, parsed.run, parsed.html, command)
+    width = max(map(len, result))
+    for name, value in result.items():
+        print(f"{name:{width}} {'–' if value is None else f'{100 * value:6.2f}':>6}")
+
+
+def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[np.int64] | None":
+    from equigrad.data.coco_json import read_coco
+
+    if file is None:
+        return None
+    train = read_coco(file)
+    if tuple(train.categories.ids) != tuple(annotations.categories.ids):
+        raise ValueError(f"{file}: expected the category ids of {annotations.source}, got others")
+    return train.category_counts
+
+
+def _write_page(evaluated: "DetectionResult", predictions: Path, file: Path, command: Sequence[str]) -> None:
+    from equigrad.analysis import Evaluation, RunHistory
+    from equigrad.analysis.comparison import compare
+    from equigrad.analysis.report import write_comparison
+
+    evaluation = Evaluation.from_rows(evaluated.result(), evaluated.per_category())
+    run = RunHistory(predictions.stem, predictions.parent, recipe={}, metrics=(), statistics={}, evaluation=evaluation)
+    write_comparison(compare([run]), file, command=command)

@@ -1,0 +1,69 @@
+"""`equigrad predict`: what a run says about images of yours."""
+
+import argparse
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad predict RUN IMAGE…`."""
+    parser = commands.add_parser("predict", help="the predictions of a run for images, drawn beside them")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="image files, or folders of them")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="for the pictures; by default RUN/predictions")
+    parser.set_defaults(function=predict)
+
+
+def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Draw every image that can be read; ValueError at the end if some could not."""
+    from equigrad.data.image_stores import FolderStore
+    from equigrad.files import write_atomically
+    from equigrad.recipes.runs import recipe_of_run
+
+    files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
+    predictor = recipe_of_run(parsed.run).predictor(parsed.run)
+    output = parsed.output or parsed.run / "predictions"
+    output.mkdir(parents=True, exist_ok=True)
+    num_failed = 0
+    for file, target in zip(files, _targets(files, output), strict=True):
+        try:
+            image = FolderStore(file.parent).read(file.name)
+        except OSError as error:
+            print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+            num_failed += 1
+            continue
+        predicted = predictor(image)
+        content = io.BytesIO()
+        predicted.picture.save(content, "PNG")
+        write_atomically(target, content.getvalue())
+        print(f"{file}: {predicted.line} -> {target}", flush=True)
+    if num_failed:
+        raise ValueError(f"{num_failed} of {len(files)} images could not be read")
+
+
+def _image_files(given: Path) -> Iterator[Path]:
+    """The file, or the images below the folder."""
+    from equigrad.data.image_lists import SUFFIXES
+
+    if not given.is_dir():
+        yield given
+        return
+    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES))
+    if not found:
+        raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
+    yield from found
+
+
+def _targets(files: Sequence[Path], output: Path) -> list[Path]:
+    """A picture for each file; none takes the place of another or of an image that is read."""
+    taken = {file.resolve() for file in files}
+    targets: list[Path] = []
+    for file in files:
+        target, number = output / f"{file.stem}.png", 2
+        while target.resolve() in taken:
+            target, number = output / f"{file.stem}_{number}.png", number + 1
+        taken.add(target.resolve())
+        targets.append(target)
+    return targets

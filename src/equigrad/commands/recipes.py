@@ -1,0 +1,62 @@
+"""`equigrad recipes`: what can be trained, and whether it can."""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad recipes [--check [RECIPE…]]`."""
+    parser = commands.add_parser("recipes", help="what can be trained, with the table of the paper it belongs to")
+    parser.add_argument(
+        "--check",
+        nargs="*",
+        metavar="RECIPE",
+        help="build, and train for two steps on generated data, every row of these recipes; without names, of all the "
+        "recipes of the paper's tables",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b=value", help="as in train; method=NAME checks that row alone"
+    )
+    parser.set_defaults(function=list_recipes)
+
+
+def list_recipes(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Print the recipes, or check them."""
+    if parsed.check is not None:
+        check_recipes(parsed.check, parsed.set)
+        return
+    from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
+
+    functions = dict(all_recipes())
+    tables = {name: function().table or "-" for name, function in functions.items()}
+    widths = max(map(len, functions)), max(map(len, [*tables.values(), "table of the paper"]))
+    print(f"{'recipe':{widths[0]}}  {'table of the paper':{widths[1]}}")
+    for name, function in functions.items():
+        print(f"{name:{widths[0]}}  {tables[name]:{widths[1]}}  {(function.__doc__ or '').splitlines()[0]}")
+    rows = {name: rows_of_recipe(name) for name in functions}
+    methods = dict.fromkeys(settings[0] for found in rows.values() if len(found) > 1 for settings in found)
+    names = ", ".join(method.removeprefix("method=") for method in methods)
+    print(f"\nRows of the tables, by --set method=NAME: {names}")
+
+
+def check_recipes(names: Sequence[str], assignments: Sequence[str]) -> None:
+    """One line for each row; ValueError if any failed."""
+    from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
+    from equigrad.recipes.rehearsal import Stage
+
+    chosen = names or [name for name, function in all_recipes() if function().table]
+    rows = [(name, settings) for name in chosen for settings in rows_of_recipe(name, assignments)]
+    num_failed = 0
+    with tempfile.TemporaryDirectory(prefix="equigrad_check_") as folder:
+        stage = Stage(Path(folder))
+        for number, (name, settings) in enumerate(rows, start=1):
+            rehearsal = stage.rehearse(name, settings)
+            outcome = "failed" if rehearsal.error else "ok"
+            num_failed += rehearsal.error is not None
+            told = f"{rehearsal.schedule}  {rehearsal.seconds:.0f} s" if not rehearsal.error else rehearsal.error
+            print(f"[{number}/{len(rows)}] {outcome:6} {rehearsal.name}: {told}", flush=True)
+    if num_failed:
+        raise ValueError(f"{num_failed} of {len(rows)} recipes failed")
+    print(f"all {len(rows)} recipes build and train")

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from detection_on_disk import annotation, coco, image, write_json
+from equigrad.cli import main
+from shared_data import shared_folder
+
+CATEGORIES = [{"id": 1, "name": "cat<b>"}, {"id": 7, "name": "dog"}]
+
+
+@pytest.fixture
+def annotations(tmp_path):
+    boxes = [annotation(1, image_id=1, category_id=1, box=(1, 1, 8, 4)), annotation(2, image_id=2, category_id=7)]
+    return write_json(tmp_path / "annotations.json", coco([image(1), image(2)], boxes, CATEGORIES))
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    found = [{"image_id": 1, "category_id": 1, "bbox": [1, 1, 8, 4], "score": 0.5}]
+    return write_json(tmp_path / "predictions.json", found)
+
+
+def test_detections_of_any_tool_are_evaluated(tmp_path, annotations, predictions, capsys):
+    words = ["evaluate", predictions, "--annotations", annotations]
+    out = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
+    files = [word for kind, file in out.items() for word in (f"--{kind}", file)]
+    assert main([str(word) for word in [*words, *files]]) == 0
+    assert "AP50" in capsys.readouterr().out
+    assert json.loads(out["json"].read_text())["AP"] == pytest.approx(0.5)  # one category found, one missed
+    assert [line.split(",")[0] for line in out["csv"].read_text().splitlines()] == ["name", "cat<b>", "dog"]
+    assert "cat<b>" not in out["html"].read_text()
+
+
+def test_groups_follow_the_training_set(tmp_path, annotations, predictions, capsys):
+    train = [annotation(number, image_id=number, category_id=1) for number in range(1, 13)]
+    file = write_json(tmp_path / "train.json", coco([image(number) for number in range(1, 13)], train, CATEGORIES))
+    words = ["evaluate", predictions, "--annotations", annotations, "--train-annotations", file, "--json"]
+    assert main([*map(str, words), str(tmp_path / "out.json")]) == 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert (result["APc"], result["APr"]) == pytest.approx((1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"category_id": 3}, "category_id"), ({"score": None}, "score"), ({"bbox": [1, 1, -2, 3]}, "bbox")],
+)
+def test_a_wrong_detection_is_named_in_one_line(tmp_path, annotations, capsys, change, message):
+    found = [{"image_id": 1, "category_id": 1, "bbox": [1, 1, 8, 4], "score": 0.5, **change}]
+    file = write_json(tmp_path / "wrong.json", found)
+    assert main(["evaluate", str(file), "--annotations", str(annotations)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert "wrong.json" in error
+
+
+def test_detections_without_annotations_are_asked_for_them(predictions, capsys):
+    assert main(["evaluate", str(predictions)]) == 1
+    assert "--annotations FILE" in capsys.readouterr().err
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("iou_type", ["bbox", "segm"])
+def test_the_official_evaluator_says_the_same(tmp_path, iou_type):
+    folder = shared_folder("lvis_val_100")
+    words = ["evaluate", folder / "made_detections.json", "--annotations", folder / "lvis_val_100.json"]
+    assert main([str(word) for word in [*words, "--iou-type", iou_type, "--json", tmp_path / "out.json"]]) == 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    expected = json.loads((folder / "expected_ap.json").read_text())["expected"][iou_type]
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-9)

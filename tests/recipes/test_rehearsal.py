@@ -1,0 +1,106 @@
+"""`equigrad recipes --check`, by its parts and as a command."""
+
+import pytest
+
+from equigrad.cli import main
+from equigrad.data.published_lists import PUBLISHED, read_published
+from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
+from equigrad.recipes.generated_data import write_benchmark
+from equigrad.recipes.methods import ROWS
+from equigrad.recipes.rehearsal import Stage
+
+IMAGENET = "image_classification:imagenet_lt_resnet50"
+SIZES = {"imagenet_lt": 115_846, "places_lt": 62_500, "inaturalist18": 437_513}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    return Stage(tmp_path_factory.mktemp("stage"))
+
+
+@pytest.mark.parametrize("benchmark", ["imagenet_lt", "places_lt"])
+def test_generated_benchmarks_have_the_published_layout_categories_and_size(benchmark, tmp_path):
+    write_benchmark(benchmark, tmp_path / benchmark)
+    train = read_published(benchmark, tmp_path / benchmark, "train")
+    assert len(train) == SIZES[benchmark]
+    assert (train.category_counts > 0).sum() == PUBLISHED[benchmark].num_classes
+    test = read_published(benchmark, tmp_path / benchmark, "test")
+    assert test.store.read(test.paths[-1]).mode == "RGB"
+    assert not set(test.paths) & set(train.paths)
+
+
+def test_a_recipe_of_a_table_stands_for_every_method():
+    names = [name for name, function in all_recipes() if function().table]
+    assert len(names) == 4
+    for name in names:
+        assert [row for (row,) in rows_of_recipe(name)] == [f"method={method}" for method in ROWS]
+    assert rows_of_recipe(IMAGENET, ["method=crt", "init=a"]) == [["method=crt", "init=a"]]
+    assert rows_of_recipe("tiny:ce") == [[]]
+
+
+def test_a_second_stage_starts_from_a_generated_first_stage(stage):
+    rehearsal = stage.rehearse(IMAGENET, ["method=lws"])
+    assert rehearsal.error is None
+    assert rehearsal.schedule == (
+        "5 epochs, cosine per epoch to 0, no warm-up; batch 512; SGD lr 0.2, weight decay 0.0005; 1,135 steps"
+    )
+    assert not (stage.folder / "run").exists()  # the folders of a whole table would fill a disk
+    assert len(list(stage.folder.glob("first_stage_*"))) == 1
+
+
+def test_the_schedule_is_that_of_the_real_training_whatever_is_set(stage):
+    rehearsal = stage.rehearse(IMAGENET, ["method=softmax_eql_cosine", "training.schedule.epochs=200"])
+    assert rehearsal.error is None
+    assert rehearsal.schedule.startswith("200 epochs, cosine")
+    assert rehearsal.schedule.endswith("45,400 steps")
+
+
+def test_a_recipe_that_cannot_train_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken_recipes.py").write_text(
+        "from dataclasses import replace\n"
+        "from torch import nn\n"
+        "from equigrad.recipes import own_data\n"
+        "class Broken(nn.Flatten):\n"
+        "    num_features = 7\n"
+        "def good():\n"
+        "    return own_data.classification()\n"
+        "def broken():\n"
+        "    return replace(good(), backbone=Broken)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["recipes", "--check", "broken_recipes:broken", "broken_recipes:good"]) == 1
+    shown = capsys.readouterr()
+    first, second = shown.out.splitlines()
+    assert first.startswith("[1/2] failed broken_recipes:broken: RuntimeError: ")
+    assert second.startswith("[2/2] ok     broken_recipes:good: 20 epochs, cosine per step to 0, linear warm-up")
+    assert shown.err == "equigrad: 1 of 2 recipes failed\n"
+
+
+def test_ctrl_c_ends_the_rehearsal_of_all(tmp_path, monkeypatch, capsys):
+    (tmp_path / "stopping_recipes.py").write_text(
+        "import signal\n"
+        "from dataclasses import replace\n"
+        "from equigrad.recipes import tiny\n"
+        "from equigrad.recipes.image_data import GlyphImages\n"
+        "class Images:\n"
+        "    def load(self):\n"
+        "        train, test = GlyphImages(num_classes=3, max_count=6, test_count=1).load()\n"
+        "        plain = train.transform\n"
+        "        train.transform = lambda image: (signal.raise_signal(signal.SIGINT), plain(image))[1]\n"
+        "        return train, test\n"
+        "def stopping():\n"
+        "    return replace(tiny.ce(), data=Images())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["recipes", "--check", "stopping_recipes:stopping", "tiny:ce"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "equigrad: interrupted\n"
+
+
+@pytest.mark.slow
+def test_every_row_of_a_table_trains(capsys):
+    assert main(["recipes", "--check", "image_classification:places_lt_resnet152"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"all {len(ROWS)} recipes build and train"
+    assert "10 epochs, cosine per epoch to 0, no warm-up; batch 256; SGD lr 0.1" in lines[list(ROWS).index("crt")]
