@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 # What damaged images make their readers raise.
 _UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
@@ -188,5 +188,8 @@ def read_npz(file: Path, name: str) -> NDArray[np.uint8]:
 
 
 def _decoded(stream: BinaryIO) -> Image.Image:
-    with Image.open(stream) as image:
-        return image.convert("RGB")
+    try:
+        with Image.open(stream) as image:
+            return image.convert("RGB")
+    except UnidentifiedImageError:  # its own message shows the stream; the caller knows the name
+        raise UnidentifiedImageError("not an image, or of a format that Pillow does not read") from None

@@ -116,12 +116,10 @@ class BatchPlaces:
     def __iter__(self) -> Iterator[list[Place]]:
         indices = list(self.sampler)
         rank, num_replicas = self.sampler.rank, self.sampler.num_replicas
-        places = [
-            Place(self.epoch, self.start + rank + num_replicas * count, index) for count, index in enumerate(indices)
-        ]
-        used = min(len(places), self.num_steps(len(places)) * self.batch_size * self.num_pieces)
+        used = min(len(indices), self.num_steps(len(indices)) * self.batch_size * self.num_pieces)
         for first in range(0, used, self.batch_size):
-            yield places[first : min(first + self.batch_size, used)]
+            counts = range(first, min(first + self.batch_size, used))
+            yield [Place(self.epoch, self.start + rank + num_replicas * count, indices[count]) for count in counts]
 
 
 class PlacedDataset(Dataset[Reading]):
