@@ -6,13 +6,13 @@ BIN := $(VENV)/bin
 .PHONY: demo test benchmark clean
 
 demo: $(VENV)/train.done
-	$(BIN)/python examples/own_loop.py
+	$(BIN)/equigrad demo
 
 test: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --durations=10
+	$(BIN)/pytest --numprocesses 2 --dist worksteal --durations=10
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py
