@@ -65,12 +65,12 @@ def resnet152(weights: Weights = None, *, pixels: PixelStatistics = IMAGENET) ->
 def _with_weights(backbone: ResNetFeatures, weights: Weights, published: Any) -> ResNetFeatures:
     if weights is None:
         return backbone
-    state = _download(published) if weights == TORCHVISION else read_weights(weights)
+    state = download(published) if weights == TORCHVISION else read_weights(weights)
     load_backbone(backbone, state, os.fspath(weights), left_out=("fc.",))
     return backbone
 
 
-def _download(published: Any) -> Any:
+def download(published: Any) -> Any:
     try:
         return published.get_state_dict(progress=True, check_hash=True)
     except (urllib.error.URLError, OSError) as error:
