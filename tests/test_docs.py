@@ -20,6 +20,8 @@ QUICK = {
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001"],
     "benchmarks/detection_index.py": ["--annotations", "1000"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
+    "examples/compare_losses.py": None,  # needs images: tests/test_compare_losses.py runs it
+    "examples/gradient_as_prior.py": None,  # the same
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
 }
 
