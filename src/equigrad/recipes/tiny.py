@@ -10,11 +10,9 @@ from equigrad.engine import TrainSettings
 from equigrad.engine.optimizers import SGD
 from equigrad.engine.schedule import Cosine, Schedule, Warmup
 from equigrad.models.deeplab import DeepLabV3PlusHead
-from equigrad.models.dilated_efficientnet_lite import DilatedEfficientNetLite0
-from equigrad.models.efficientnet_lite import PACKAGE
+from equigrad.models.small_encoder import SmallEncoder
 from equigrad.models.small_nets import SmallConvNet
 from equigrad.recipes import methods
-from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.classification import ClassificationRecipe
 from equigrad.recipes.glyph_scenes import GlyphScenes
 from equigrad.recipes.image_data import GlyphImages
@@ -63,20 +61,20 @@ def balanced_softmax() -> ClassificationRecipe:
 
 
 def segmentation(method: PixelMethodName = "softmax_eql") -> SegmentationRecipe:
-    """Semantic segmentation of glyph scenes, in seconds."""
+    """Semantic segmentation of glyph scenes: DeepLabV3+ on four convolutions."""
     return SegmentationRecipe(
         data=GlyphScenes(),
-        backbone=Backbone(DilatedEfficientNetLite0, PACKAGE),
-        head=partial(DeepLabV3PlusHead, channels=32, low_channels=16, dilations=(1, 2, 4)),
+        backbone=SmallEncoder,
+        head=partial(DeepLabV3PlusHead, channels=48, low_channels=16, dilations=(1, 2, 4), separable=False),
         method=pixel_method(method)[1],
         training=TrainSettings(
-            optimizer=SGD(lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4),
-            schedule=Schedule(epochs=8, decay=Cosine(), warmup=Warmup(10)),
+            optimizer=SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4),
+            schedule=Schedule(epochs=16, decay=Cosine(), warmup=Warmup(10)),
             batch_size=16,
             max_grad_norm=10.0,
             channels_last=True,
             num_workers=0,
-            log_every=20,
+            log_every=50,
             evaluate_every=100,
         ),
         auxiliary="none",

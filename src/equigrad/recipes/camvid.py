@@ -1,0 +1,37 @@
+"""CamVid on a CPU: 31 categories of road scenes, 6,500 pixels of the most frequent for each of the rarest.
+
+equigrad train camvid:deeplabv3plus_lite0 --set method=softmax_eql --set data.root=FOLDER
+"""
+
+from functools import partial
+
+from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
+from equigrad.engine.schedule import Poly
+from equigrad.models.deeplab import DeepLabV3PlusHead
+from equigrad.models.dilated_efficientnet_lite import DilatedEfficientNetLite0
+from equigrad.models.efficientnet_lite import PACKAGE
+from equigrad.recipes.backbones import Backbone
+from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
+from equigrad.recipes.segmentation import SegmentationRecipe
+from equigrad.recipes.segmentation_data import CamVid
+
+
+def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
+    """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, crops of 256 x 192, 8 epochs."""
+    return SegmentationRecipe(
+        data=CamVid(),
+        backbone=Backbone(DilatedEfficientNetLite0, PACKAGE),
+        head=partial(DeepLabV3PlusHead, channels=128, dilations=(1, 6, 12, 18)),  # light, and for a stride of 16
+        method=pixel_method(method)[1],
+        training=TrainSettings(
+            optimizer=SGD(lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
+            schedule=Schedule(epochs=8, decay=Poly(), warmup=Warmup(20)),
+            batch_size=8,
+            max_grad_norm=10.0,
+            channels_last=True,
+            num_workers=1,
+            log_every=20,
+            evaluate_every=10,
+        ),
+        auxiliary="none",
+    )
