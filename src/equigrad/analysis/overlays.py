@@ -62,10 +62,16 @@ def draw_overlays(
     *,
     rare: Collection[int] = (),
 ) -> None:
-    """Write a PNG: the image, and beside it every label map under its title, with one legend for all.
+    """Write a PNG, complete or not at all; see `overlays_png`."""
+    write_atomically(Path(file), overlays_png(image, label_maps, class_names, rare=rare))
+
+
+def overlays_png(
+    image: Colours, label_maps: Mapping[str, LabelMap], class_names: Sequence[str], *, rare: Collection[int] = ()
+) -> bytes:
+    """The image, and beside it every label map under its title, with one legend for all.
 
     Args:
-        file: PNG; appears complete or not at all.
         image: (H, W, 3) uint8.
         label_maps: by title, the ground truth first: its shares of pixels are those in the legend.
         class_names: of all C categories.
@@ -106,7 +112,7 @@ def draw_overlays(
         )
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png")
-    write_atomically(Path(file), buffer.getvalue())
+    return buffer.getvalue()
 
 
 def legend_entries(

@@ -71,6 +71,7 @@ def _with_weights(backbone: ResNetFeatures, weights: Weights, published: Any) ->
 
 
 def download(published: Any) -> Any:
+    """Weights that torchvision publishes, from its cache or the network; one line if neither has them."""
     try:
         return published.get_state_dict(progress=True, check_hash=True)
     except (urllib.error.URLError, OSError) as error:

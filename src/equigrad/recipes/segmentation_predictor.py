@@ -1,8 +1,7 @@
 """A trained segmenter on single images."""
 
-import tempfile
+import io
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
-from equigrad.analysis.overlays import draw_overlays
+from equigrad.analysis.overlays import overlays_png
 from equigrad.analysis.prediction_pictures import PredictedImage
 
 _NUM_NAMED = 5  # categories in the line
@@ -35,10 +34,8 @@ class SegmentationPredictor:
         pixels = np.array(image)
         batch = torch.from_numpy(pixels).permute(2, 0, 1)[None].to(self.device)
         labels = self.model(batch)[0]["labels"].cpu().numpy()
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "overlay.png")
-            draw_overlays(file, pixels, {"prediction": labels}, self.class_names, rare=self.tail)
-            picture = Image.open(file).convert("RGB")
+        overlay = overlays_png(pixels, {"prediction": labels}, self.class_names, rare=self.tail)
+        picture = Image.open(io.BytesIO(overlay)).convert("RGB")
         return PredictedImage(picture, self._line(np.bincount(labels.ravel()) / labels.size))
 
     def _line(self, shares: NDArray[np.float64]) -> str:
