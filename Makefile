@@ -12,7 +12,7 @@ test: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses 2 --dist worksteal --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal --durations=10
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py
