@@ -1,0 +1,48 @@
+"""RetinaNet (Lin et al. 2017): nine anchors a place, matched by overlap."""
+
+from torch import nn
+
+from equigrad.models.anchors import OCTAVE_SCALES, AnchorGrid
+from equigrad.models.assignment import MaxIoUAssigner
+from equigrad.models.box_coders import DeltaCoder
+from equigrad.models.classification import Scores
+from equigrad.models.dense import DenseDetector
+from equigrad.models.dense_head import DenseHead
+from equigrad.models.dense_inference import DenseInference
+from equigrad.models.dense_losses import ValueLoss
+from equigrad.models.dense_pyramid import pyramid_shape
+
+
+def retinanet(
+    pyramid: nn.Module,
+    num_classes: int,
+    classification_loss: nn.Module,
+    scores: Scores,
+    *,
+    with_quality: bool = False,
+    prior: float = 0.01,
+) -> DenseDetector:
+    """RetinaNet with L1 on box deltas, published with `FocalLoss()`; arguments as in `equigrad.models.dense`."""
+    shape = pyramid_shape(pyramid)
+    grid = AnchorGrid(shape.strides, OCTAVE_SCALES, ratios=(0.5, 1.0, 2.0))
+    head = DenseHead(
+        shape.num_channels,
+        scores.num_logits(num_classes),
+        grid.num_anchors,
+        num_levels=len(shape.strides),
+        group_norm=False,
+        prior=prior,
+    )
+    coder = DeltaCoder()
+    return DenseDetector(
+        pyramid,
+        head,
+        grid,
+        MaxIoUAssigner(0.5, 0.4),
+        coder,
+        classification_loss,
+        scores,
+        box_losses={"box": ValueLoss(coder)},
+        inference=DenseInference(nms_threshold=0.5),
+        with_quality=with_quality,
+    )

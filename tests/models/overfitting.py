@@ -1,0 +1,97 @@
+"""Eight real images that a detector must be able to learn by heart, and how well it did."""
+
+import numpy as np
+import torch
+
+import equigrad
+from equigrad.data.coco_json import read_coco
+from equigrad.data.detection_batches import collate_detection
+from equigrad.data.detection_dataset import DetectionDataset
+from equigrad.data.detection_transforms import ResizeLongerSide
+from equigrad.evaluation.detection import evaluate
+from equigrad.evaluation.predictions import Predictions
+from equigrad.models.atss import atss, improved_atss
+from equigrad.models.fcos import fcos
+from equigrad.models.lite_fpn import LiteFPN
+from equigrad.models.paa import paa
+from equigrad.models.retinanet import retinanet
+from equigrad.models.yolox import yolox, yolox_star
+
+SIZE = 256
+LEAST_SIDE = 32  # pixels of every object at that size
+
+# Builder, a loss of C categories, whether it takes the quality.
+DETECTORS = {
+    "retinanet": (retinanet, lambda num_classes: equigrad.FocalLoss(), False),
+    "fcos": (fcos, lambda num_classes: equigrad.FocalLoss(), False),
+    "atss": (atss, lambda num_classes: equigrad.FocalLoss(), False),
+    "paa": (paa, lambda num_classes: equigrad.FocalLoss(), False),
+    "improved_atss": (improved_atss, equigrad.EqualizedFocalLoss, False),
+    "yolox": (yolox, lambda num_classes: equigrad.QualityFocalLoss(focus=0), True),
+    "yolox_star": (yolox_star, equigrad.EqualizedQualityFocalLoss, True),
+}
+
+
+def read_images(folder, count=8):
+    """Annotations and a batch of the first images whose objects are all large enough to be seen."""
+    data = read_coco(folder / "instances_train128.json")
+    dataset = DetectionDataset(data, folder / "images.zip", ResizeLongerSide((SIZE,)), keep_empty=False)
+    items, chosen = [], []
+    for index in range(len(dataset)):
+        image, target = dataset[index]
+        if (target["boxes"][:, 2:] - target["boxes"][:, :2]).amin() >= LEAST_SIDE:
+            items.append((image, target))
+            chosen.append(index)
+        if len(items) == count:
+            break
+    return dataset.data.subset(np.array(chosen)), collate_detection(items, 128)
+
+
+def average_precision(predictions, targets, annotations):
+    """AP50 by the COCO rules, from detections at the size of the network's input."""
+    parts = []
+    for image, (prediction, target) in enumerate(zip(predictions, targets, strict=True)):
+        height, width = (float(side) for side in target["original_size"])
+        factor = torch.tensor([width / float(target["image_size"][1]), height / float(target["image_size"][0])])
+        boxes = (prediction["boxes"] * factor.repeat(2)).double().numpy()
+        xywh = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+        parts.append(
+            Predictions(
+                np.full(len(boxes), image, np.int32),
+                prediction["labels"].int().numpy(),
+                xywh,
+                prediction["scores"].double().numpy(),
+                xywh[:, 2] * xywh[:, 3],
+            )
+        )
+    return evaluate(Predictions.joined(parts), annotations).result()["AP50"]
+
+
+def train(name, folder, *, steps, rate, weights):
+    """AP50 on the images a detector was trained on, and the last losses."""
+    torch.manual_seed(0)
+    annotations, (images, targets) = read_images(folder)
+    build, loss, takes_quality = DETECTORS[name]
+    num_classes = len(annotations.categories.ids)
+    pyramid = LiteFPN(weights, num_channels=64, num_frozen=11)
+    model = build(pyramid, num_classes, loss(num_classes), equigrad.SigmoidScores(), with_quality=takes_quality)
+    model.to(memory_format=torch.channels_last)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    pretrained = set(pyramid.blocks.parameters())
+    groups = [
+        {"params": [parameter for parameter in trained if parameter in pretrained]},
+        {"params": [parameter for parameter in trained if parameter not in pretrained]},
+    ]
+    optimizer = torch.optim.Adam(groups)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate / 10, rate], total_steps=steps, pct_start=0.1)
+    for step in range(steps):
+        chosen = torch.arange(4) * 2 + step % 2
+        losses = model(images[chosen], [targets[index] for index in chosen.tolist()])
+        optimizer.zero_grad()
+        sum(losses.values()).backward()
+        torch.nn.utils.clip_grad_norm_(trained, 10.0)
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        predictions = model.eval()(images, targets)
+    return average_precision(predictions, targets, annotations), {key: value.item() for key, value in losses.items()}
