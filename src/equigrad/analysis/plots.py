@@ -223,7 +223,8 @@ def _run_style(index: int) -> dict[str, Any]:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
+    # "100.0" would run into its neighbour.
+    return "–" if value is None else f"{100 * value:.1f}" if value < 0.9995 else "100"
 
 
 def _style() -> AbstractContextManager[None]:

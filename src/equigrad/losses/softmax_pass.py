@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from equigrad.losses.sweep import BlockLabels, Sweep
+from equigrad.losses.sweep import Block, BlockLabels, Sweep
 
 Adjust = Callable[[Tensor, Tensor], None]
 """Changes the logits of a block in place, given the label of each sample as an index."""
@@ -39,14 +39,8 @@ def sweep_softmax(
     """Cross-entropy of the samples; `category_weights` (C,) weigh them by their category."""
     for block in sweep.blocks(temporaries):
         label = BlockLabels(labels[block])
-        work = sweep.read_shifted(block, out=sweep.workspace(block))
-        if adjust is not None:
-            adjust(work, label.index)
-        peak = work.amax(1, keepdim=True)
-        own_logit = work.gather(1, label.index) - peak
-        probs = work.sub_(peak).exp_()
-        total = probs.sum(1, keepdim=True).double()
-        own_log_prob = label.of_own(own_logit - total.log())
+        probs, total, own_logit = _exponentials(sweep, block, label, adjust)
+        own_log_prob = label.of_own((own_logit - total.log()).clamp_(max=0))
         own_gradient = own_log_prob.expm1()  # p_y - 1
         factor = 1 / (total * sweep.stored_divisor)
         if category_weights is not None:
@@ -63,3 +57,29 @@ def sweep_softmax(
         label.put(gradient, own_gradient / sweep.stored_divisor)
         sweep.store(block, gradient)
     sweep.negative *= sweep.stored_divisor
+
+
+def _exponentials(
+    sweep: Sweep, block: Block, label: BlockLabels, adjust: Adjust | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(z) of a block up to a factor for each sample, their sum (R, 1, ...) in float64, and z_y on the same scale."""
+    if sweep.flat.device.type == "cpu":  # elsewhere asking for the range would cost a synchronisation
+        logits = _adjusted(sweep, block, label, adjust)
+        own_logit = logits.gather(1, label.index)
+        values = logits.exp_()
+        total = values.sum(1, keepdim=True)
+        least, greatest = total.aminmax()
+        if least > 1e-30 and greatest < 1e30:  # as of most logits: that spares two passes
+            return values, total.double(), own_logit
+    logits = _adjusted(sweep, block, label, adjust)
+    peak = logits.amax(1, keepdim=True)
+    own_logit = logits.gather(1, label.index) - peak
+    values = logits.sub_(peak).exp_()
+    return values, values.sum(1, keepdim=True).double(), own_logit
+
+
+def _adjusted(sweep: Sweep, block: Block, label: BlockLabels, adjust: Adjust | None) -> Tensor:
+    logits = sweep.read_shifted(block, out=sweep.workspace(block))
+    if adjust is not None:
+        adjust(logits, label.index)
+    return logits

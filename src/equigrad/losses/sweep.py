@@ -104,7 +104,11 @@ class Sweep:
     def read_shifted(self, block: Block, out: Tensor | None = None) -> Tensor:
         """s z + m of the block."""
         logits = self.read(block)
-        return logits if self.margin is None else torch.add(self.margin, logits, alpha=self.scale, out=out)
+        if self.margin is None:
+            return logits
+        if self.scale == 1:
+            return torch.add(logits, self.margin, out=out)  # a tenth faster than with a factor
+        return torch.add(self.margin, logits, alpha=self.scale, out=out)
 
     def workspace(self, block: Block) -> Tensor:
         """Room for the arithmetic of a block: that of its gradient where precise enough, so that none is allocated."""
