@@ -22,6 +22,7 @@ QUICK = {
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
     "examples/compare_losses.py": None,  # needs images: tests/test_compare_losses.py runs it
     "examples/gradient_as_prior.py": None,  # the same
+    "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
 }
 
