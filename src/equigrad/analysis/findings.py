@@ -173,9 +173,9 @@ def _starving_section(comparison: Comparison, run: ComparedRun, base: ComparedRu
 
 
 def _recovered(mask: NDArray[np.bool_], base: ComparedRun | None) -> str:
-    if base is None:
+    before = np.zeros_like(mask) if base is None else starving(base)
+    if base is None or not (before | mask).any():
         return ""
-    before = starving(base)
     gone, new = np.count_nonzero(before & ~mask), np.count_nonzero(mask & ~before)
     text = f" Of the {np.count_nonzero(before):,} that starve under {base.name}, {gone:,} do not here"
     return f"{text}; {new:,} {'does' if new == 1 else 'do'} only here." if new else f"{text}."

@@ -111,7 +111,7 @@ def _notes(comparison: Comparison) -> list[str]:
     """What a reader must know to read the numbers rightly."""
     notes = []
     for run in comparison.runs:
-        if run.statistics is None:
+        if run.statistics is None and run.history.recipe:  # without a recipe it is no run, only its detections
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
@@ -137,9 +137,12 @@ def _ratio_caption(comparison: Comparison) -> Html:
 
 
 def _categories_text(comparison: Comparison) -> str:
-    metric = f", {comparison.metric_name} in %" if comparison.metric_name else ""
-    difference = f" and percentage points against {comparison.runs[0].name}" if len(comparison.runs) > 1 else ""
-    return f"Gradient ratio at the end{metric}{difference if metric else ''}. Click a heading to sort."
+    shown = ["gradient ratio at the end"] if comparison.watched else []
+    if comparison.metric_name:
+        difference = f" and percentage points against {comparison.runs[0].name}" if len(comparison.runs) > 1 else ""
+        shown.append(f"{comparison.metric_name} in %{difference}")
+    text = ", ".join(shown)
+    return f"{text[:1].upper()}{text[1:]}. Click a heading to sort."
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:
