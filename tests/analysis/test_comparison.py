@@ -85,6 +85,7 @@ def test_statistics_of_a_chosen_path_are_shown(tmp_path):
         (["Overall", "Many", "Medium", "Few", "top5"], ["many", "medium", "few"], ["Overall", "Many", "Medium", "Few"]),
         (["AP", "AP50", "APs", "APr", "APc", "APf"], ["rare", "common", "frequent"], ["AP", "APr", "APc", "APf"]),
         (["mIoU", "mAcc", "mIoU_head", "mIoU_tail"], ["head", "tail"], ["mIoU", "mIoU_head", "mIoU_tail"]),
+        (["mIoU", "mIoU1", "mIoU2", "mAcc", "mAcc1", "mAcc2"], ["head", "tail"], ["mIoU", "mIoU1", "mIoU2"]),
         (["AP", "APs", "APm", "APl"], ["many", "medium", "few"], ["AP", "APs", "APm", "APl"]),
     ],
 )

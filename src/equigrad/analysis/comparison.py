@@ -238,10 +238,16 @@ def _different_names(names: Sequence[str]) -> list[str]:
 
 
 def _metric_of_group(group: str, metrics: Sequence[str], groups: Sequence[str]) -> str | None:
-    """`Few` or `mIoU_few` for few, `APr` for rare: initials only where groups do not share them (APm is no medium)."""
+    """`Few` or `mIoU_few` for few, `APr` for rare, `mIoU3` for the third: see `_short_endings`."""
     for metric in metrics:
         if metric.lower().endswith(group.lower()):
             return metric
+    names = [f"{metrics[0]}{ending}" for ending in _short_endings(group, groups)] if metrics else []
+    return next((name for name in names if name in metrics), None)
+
+
+def _short_endings(group: str, groups: Sequence[str]) -> list[str]:
+    """The initial, where groups do not share it (APm is no medium), and the number of the group, head first."""
     initials = [name[:1] for name in groups]
-    by_initial = f"{metrics[0]}{group[:1]}" if metrics else ""
-    return by_initial if by_initial in metrics and initials.count(group[:1]) == 1 else None
+    initial = [group[:1]] if initials.count(group[:1]) == 1 else []
+    return [*initial, str(groups.index(group) + 1)]

@@ -15,9 +15,12 @@ from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
 from equigrad.recipes.segmentation import SegmentationRecipe
 from equigrad.recipes.segmentation_data import CamVid
 
+# Up to a stride of 4, where a step spends a third of its time.
+_LOW_BLOCKS = ("backbone.stem", "backbone.blocks.0", "backbone.blocks.1", "backbone.blocks.2")
+
 
 def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
-    """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, crops of 256 x 192, 8 epochs."""
+    """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, its low blocks as they are, crops of 256 x 192, 6 epochs."""
     return SegmentationRecipe(
         data=CamVid(),
         backbone=Backbone(DilatedEfficientNetLite0, PACKAGE),
@@ -25,8 +28,9 @@ def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
         method=pixel_method(method)[1],
         training=TrainSettings(
             optimizer=SGD(lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
-            schedule=Schedule(epochs=8, decay=Poly(), warmup=Warmup(20)),
+            schedule=Schedule(epochs=6, decay=Poly(), warmup=Warmup(20)),
             batch_size=8,
+            frozen=_LOW_BLOCKS,
             max_grad_norm=10.0,
             channels_last=True,
             num_workers=1,

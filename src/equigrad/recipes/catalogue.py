@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 from equigrad.recipes.classification import ClassificationRecipe
+from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.overrides import override, parse_text
 from equigrad.recipes.segmentation import SegmentationRecipe
 
-MODULES = ("tiny", "own_data", "image_classification", "semantic_segmentation", "camvid")
+MODULES = ("tiny", "own_data", "image_classification", "semantic_segmentation", "camvid", "glyph_objects")
 
-Recipe = ClassificationRecipe | SegmentationRecipe
+Recipe = ClassificationRecipe | DetectionRecipe | SegmentationRecipe
 
 
 def all_recipes() -> Iterator[tuple[str, Callable[..., Recipe]]]:

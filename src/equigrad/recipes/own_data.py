@@ -37,5 +37,5 @@ def semantic_segmentation(method: PixelMethodName = "softmax_eql") -> Segmentati
     """DeepLabV3+ on a folder of images, a folder of index PNGs and a file of names, from an ImageNet backbone."""
     small = camvid.deeplabv3plus_lite0(method)
     schedule = Schedule(epochs=40, decay=Poly(), warmup=Warmup(50))
-    training = replace(small.training, schedule=schedule, num_workers=2, log_every=50, evaluate_every=5)
+    training = replace(small.training, schedule=schedule, frozen=(), num_workers=2, log_every=50, evaluate_every=5)
     return replace(small, data=LabelFolders(), training=training)

@@ -3,12 +3,20 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from equigrad.engine import EngineError, TrainResult
-from equigrad.evaluation.classification import ClassificationEvaluator
-from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.recipes.catalogue import Recipe, load_recipe
+
+
+class Judged(Protocol):
+    """What an evaluator says, whatever the task."""
+
+    def result(self) -> dict[str, float]:
+        """Metrics with the paper's names."""
+
+    def per_category(self) -> Sequence[Any]:
+        """A row for each category."""
 
 
 def train_recipe(
@@ -41,6 +49,6 @@ def recipe_of_run(folder: Path) -> Recipe:
     return load_recipe(name, [str(assignment) for assignment in assignments])
 
 
-def evaluate_run(folder: Path) -> ClassificationEvaluator | SegmentationEvaluator:
+def evaluate_run(folder: Path) -> Judged:
     """Evaluate the newest weights of a run on its test set, and keep the results in its folder."""
     return recipe_of_run(folder).evaluate_run(folder)

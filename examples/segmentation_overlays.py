@@ -1,0 +1,76 @@
+"""What runs of semantic segmentation say about test images: truth and predictions side by side, with one legend.
+
+    equigrad train tiny:segmentation --set method=ce --run runs/ce
+    equigrad train tiny:segmentation --set method=softmax_eql --run runs/softmax_eql
+    python examples/segmentation_overlays.py runs/ce runs/softmax_eql --images 2 --output overlays
+
+The runs must be of the same data. Of the test images, those are drawn that have most categories of the tail; `--names`
+draws those of your choice instead. Categories of the tail have a white border.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from equigrad.analysis.history import Evaluation
+from equigrad.analysis.overlays import draw_overlays
+from equigrad.data.segmentation import SegmentationData
+from equigrad.recipes.runs import recipe_of_run
+from equigrad.recipes.segmentation import SegmentationRecipe
+
+
+def trained(folder: Path) -> tuple[SegmentationRecipe, nn.Module]:
+    """The recipe of a run, and its newest model in evaluation mode."""
+    recipe = recipe_of_run(folder)
+    if not isinstance(recipe, SegmentationRecipe):
+        raise ValueError(f"{folder}: expected a run of semantic segmentation")
+    counts = np.array([category.count for category in Evaluation.load(folder).categories])
+    return recipe, recipe.trained_model(counts, folder)
+
+
+def most_of(tail: Sequence[int], data: SegmentationData, count: int) -> list[int]:
+    """Images with the most categories of the tail; of equal ones, those with more of its pixels."""
+    found = []
+    for index in range(len(data)):
+        labels = data.read_labels(index)
+        pixels = np.bincount(labels[np.isin(labels, tail)], minlength=data.num_classes)
+        found.append((np.count_nonzero(pixels), pixels.sum(), index))
+    return [index for *_, index in sorted(found, reverse=True)[:count]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--images", type=int, default=2, help="how many test images are drawn")
+    parser.add_argument("--names", nargs="+", help="of the test images to draw, without suffix")
+    parser.add_argument("--output", type=Path, default=Path("overlays"), metavar="FOLDER")
+    arguments = parser.parse_args()
+    models = {}
+    for folder in arguments.runs:
+        recipe, models[folder.name] = trained(folder)
+    _, test_set = recipe.data.load()
+    data = test_set.data
+    categories = Evaluation.load(arguments.runs[0]).categories
+    tail = [label for label, category in enumerate(categories) if category.group == "tail"]
+    if arguments.names:
+        chosen = [data.names.index(name) for name in arguments.names]
+    else:
+        chosen = most_of(tail, data, arguments.images)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for index in chosen:
+        image = np.array(data.read_image(index))
+        batch = torch.from_numpy(image).permute(2, 0, 1)[None]
+        maps = {"ground truth": data.read_labels(index)}
+        with torch.inference_mode():
+            maps |= {name: model(batch)[0]["labels"].numpy() for name, model in models.items()}
+        file = arguments.output / f"{Path(data.names[index]).name}.png"
+        draw_overlays(file, image, maps, data.class_names, rare=tail)
+        print(file)
+
+
+if __name__ == "__main__":
+    main()
