@@ -3,16 +3,17 @@
     python benchmarks/segmentation.py                        # generated frames of CamVid's size
     python benchmarks/segmentation.py --camvid FOLDER        # frames of CamVid
 
-A step is forward, backward and optimiser of DeepLabV3+ on EfficientNet-Lite0, in float32, on one thread. Every loss has
-a model of its own; all see the same batch in turns, so that a slow moment of the machine hits all. "Plain" is
-`F.cross_entropy` on the upsampled logits. Time is CPU time; the ratio is the median of the rounds' ratios. Reading of
-images, the same for all and left out, would bring the ratios of an epoch nearer to 1.
+A step is forward, backward and optimiser of DeepLabV3+ on EfficientNet-Lite0 as the recipe trains it, on one
+thread. Every loss has a model of its own; all see the same batch in turns, so that a slow moment of the machine hits
+all. "Plain" is `nn.CrossEntropyLoss` on the upsampled logits. Time is CPU time; the ratio is the median of the rounds'
+ratios. Reading of images, the same for all, is left out: it would bring the ratios of an epoch nearer to 1.
 """
 
 import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +21,19 @@ import torch
 from torch import Tensor, nn
 
 from equigrad.data.segmentation import collate
+from equigrad.engine.optimizers import freeze
 from equigrad.models.upsampled_loss import LabelResolutionLoss
 from equigrad.recipes.camvid import deeplabv3plus_lite0
 from equigrad.recipes.pixel_methods import PAPER_METHODS
-from equigrad.recipes.segmentation_data import CamVid
 
+RECIPE = deeplabv3plus_lite0()
 NUM_CLASSES = 31
 Batch = tuple[Tensor, dict[str, Tensor]]
 
 
 def camvid_batches(folder: Path, batch_size: int) -> Iterator[Batch]:
     """Training crops of the recipe, in the order of the frames, again and again."""
-    train_set, _ = CamVid(root=folder).load()
+    train_set, _ = replace(RECIPE.data, root=folder).load()
     while True:
         for first in range(0, len(train_set) - batch_size + 1, batch_size):
             yield collate([train_set[index] for index in range(first, first + batch_size)])
@@ -39,7 +41,7 @@ def camvid_batches(folder: Path, batch_size: int) -> Iterator[Batch]:
 
 def generated_batches(batch_size: int) -> Iterator[Batch]:
     """Noise as frames; squares of 16 pixels as regions, one in ten void."""
-    height, width = CamVid().crop_size
+    height, width = RECIPE.data.crop_size
     generator = torch.Generator().manual_seed(0)
     while True:
         images = torch.randint(256, (batch_size, 3, height, width), dtype=torch.uint8, generator=generator)
@@ -55,7 +57,11 @@ def training_step(method: str) -> Callable[[Batch], float]:
     model = recipe.model(np.ones(NUM_CLASSES, dtype=np.int64)).to(memory_format=torch.channels_last)
     if method == "plain":
         model.classification_loss = LabelResolutionLoss(nn.CrossEntropyLoss())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    model.train()
+    for module in freeze(model, recipe.training.frozen):
+        module.eval()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.01, momentum=0.9)
 
     def step(batch: Batch) -> float:
         images, targets = batch
@@ -72,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--camvid", type=Path, metavar="FOLDER", help="of the recipe's data.root")
     parser.add_argument("--rounds", type=int, default=60, help="steps of every loss")
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=RECIPE.training.batch_size)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     batches = (

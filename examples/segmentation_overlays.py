@@ -9,6 +9,7 @@ draws those of your choice instead. Categories of the tail have a white border.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from torch import nn
 from equigrad.analysis.history import Evaluation
 from equigrad.analysis.overlays import draw_overlays
 from equigrad.data.segmentation import SegmentationData
+from equigrad.engine import EngineError
 from equigrad.recipes.runs import recipe_of_run
 from equigrad.recipes.segmentation import SegmentationRecipe
 
@@ -42,34 +44,48 @@ def most_of(tail: Sequence[int], data: SegmentationData, count: int) -> list[int
     return [index for *_, index in sorted(found, reverse=True)[:count]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    parser.add_argument("--images", type=int, default=2, help="how many test images are drawn")
-    parser.add_argument("--names", nargs="+", help="of the test images to draw, without suffix")
-    parser.add_argument("--output", type=Path, default=Path("overlays"), metavar="FOLDER")
-    arguments = parser.parse_args()
+def named(names: Sequence[str], data: SegmentationData) -> list[int]:
+    """Images by name."""
+    for name in names:
+        if name not in data.names:
+            raise ValueError(f"no test image {name!r} in {data.source}; the first is {data.names[0]!r}")
+    return [data.names.index(name) for name in names]
+
+
+def draw(folders: Sequence[Path], names: Sequence[str], count: int, output: Path) -> list[Path]:
+    """Pictures of the named test images, or without names of so many with the most categories of the tail."""
     models = {}
-    for folder in arguments.runs:
+    for folder in folders:
         recipe, models[folder.name] = trained(folder)
     _, test_set = recipe.data.load()
     data = test_set.data
-    categories = Evaluation.load(arguments.runs[0]).categories
+    categories = Evaluation.load(folders[0]).categories
     tail = [label for label, category in enumerate(categories) if category.group == "tail"]
-    if arguments.names:
-        chosen = [data.names.index(name) for name in arguments.names]
-    else:
-        chosen = most_of(tail, data, arguments.images)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    for index in chosen:
+    output.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index in named(names, data) if names else most_of(tail, data, count):
         image = np.array(data.read_image(index))
         batch = torch.from_numpy(image).permute(2, 0, 1)[None]
         maps = {"ground truth": data.read_labels(index)}
         with torch.inference_mode():
             maps |= {name: model(batch)[0]["labels"].numpy() for name, model in models.items()}
-        file = arguments.output / f"{Path(data.names[index]).name}.png"
-        draw_overlays(file, image, maps, data.class_names, rare=tail)
-        print(file)
+        files.append(output / f"{Path(data.names[index]).name}.png")
+        draw_overlays(files[-1], image, maps, data.class_names, rare=tail)
+    return files
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--images", type=int, default=2, help="how many test images are drawn")
+    parser.add_argument("--names", nargs="+", default=[], help="of the test images to draw, without suffix")
+    parser.add_argument("--output", type=Path, default=Path("overlays"), metavar="FOLDER")
+    arguments = parser.parse_args()
+    try:
+        files = draw(arguments.runs, arguments.names, arguments.images, arguments.output)
+    except (ValueError, OSError, EngineError) as error:
+        sys.exit(f"error: {error}")
+    print(*files, sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 
 from equigrad.cli import _parser, main
 from images_on_disk import write_images
+from small_detection_data import write_small_data
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,6 +24,10 @@ QUICK = {
     "examples/compare_losses.py": None,  # needs images: tests/test_compare_losses.py runs it
     "examples/gradient_as_prior.py": None,  # the same
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
+    "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
+    "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
+    "examples/segmentation_ranks.py": None,  # the same as the next
+    "examples/segmentation_overlays.py": None,  # needs runs: tests/test_segmentation_overlays.py makes them
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
 }
 
@@ -53,11 +58,16 @@ _TINY = [
     *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
 ]
 _OWN = ["data.size=32", "training.schedule.epochs=1", "training.batch_size=7", "training.num_workers=0"]
+_GLYPHS = [
+    *("data.num_classes=4", "data.max_count=12", "data.test_count=2", "data.image_size=64", "training.num_workers=0"),
+    *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
+]
 QUICK_COMMANDS = {
     "equigrad demo": None,  # minutes; the demo has tests of its own
     "equigrad train image_classification:": None,  # needs the real images; --check trains them on generated ones
     "equigrad train tiny:": [word for setting in _TINY for word in ("--set", setting)],
     "equigrad train own_data:": [word for setting in _OWN for word in ("--set", setting)],
+    "equigrad train glyph_objects:": [word for setting in _GLYPHS for word in ("--set", setting)],
 }
 
 
@@ -66,14 +76,36 @@ def test_every_command_of_the_command_line_page_runs(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     write_images(Path("photos/train"), {"cat": 12, "dog": 6, "eel": 3}, size=16)
     write_images(Path("photos/test"), {"cat": 2, "dog": 1, "eel": 1}, size=16, seed=1)
-    page = (ROOT / "docs" / "command_line.md").read_text()
-    plain_blocks = re.findall(r"^```\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    run_commands_of(ROOT / "docs" / "command_line.md", QUICK_COMMANDS, capsys)
+
+
+def run_commands_of(page, quick_words, capsys):
+    """Every line of the plain blocks of a page, with the words of its prefix."""
+    plain_blocks = re.findall(r"^```\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in plain_blocks for line in block.splitlines()]
     assert all(line.startswith("equigrad ") for line in lines)
     for line in lines:
-        quick = next((words for prefix, words in QUICK_COMMANDS.items() if line.startswith(prefix)), [])
+        quick = next((words for prefix, words in quick_words.items() if line.startswith(prefix)), [])
         if quick is not None:
             assert main(shlex.split(line)[1:] + quick) == 0, f"{line}: {capsys.readouterr().err}"
+
+
+_SMALL_OBJECTS = [
+    *("views.short=64", "views.test_short=64", "views.long=96", "training.num_workers=0"),
+    *("training.schedule.epochs=1", "training.batch_size=4", "training.schedule.warmup.length=1"),
+]
+QUICK_DETECTION = {
+    "equigrad train own_data:": [word for setting in _SMALL_OBJECTS for word in ("--set", setting)],
+    **dict.fromkeys(("equigrad train one_stage:", "equigrad train two_stage:", "equigrad train yolox:")),  # real images
+    "equigrad evaluate runs/faster_ce": None,  # the run of such a training
+}
+
+
+@pytest.mark.slow
+def test_every_command_of_the_detection_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_small_data(Path())
+    run_commands_of(ROOT / "docs" / "detection.md", QUICK_DETECTION, capsys)
 
 
 def test_every_documented_script_is_known_to_this_test():

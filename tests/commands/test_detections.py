@@ -55,6 +55,37 @@ def test_a_wrong_detection_is_named_in_one_line(tmp_path, annotations, capsys, c
     assert "wrong.json" in error
 
 
+def test_norcal_lowers_the_scores_of_frequent_categories(tmp_path, annotations, capsys):
+    found = [
+        {"image_id": 1, "category_id": 1, "bbox": [1, 1, 8, 4], "score": 0.5},
+        {"image_id": 2, "category_id": 1, "bbox": [2, 1, 4, 4], "score": 0.9},
+        {"image_id": 2, "category_id": 7, "bbox": [2, 1, 4, 4], "score": 0.4},
+    ]
+    predictions = write_json(tmp_path / "predictions.json", found)
+    train = [annotation(number, image_id=number, category_id=1) for number in range(1, 13)]
+    train.append(annotation(13, image_id=1, category_id=7))
+    file = write_json(tmp_path / "train.json", coco([image(number) for number in range(1, 13)], train, CATEGORIES))
+    words = ["evaluate", predictions, "--annotations", annotations, "--train-annotations", file, "--json"]
+    pooled = {}
+    for power in ("0", "1"):
+        out = tmp_path / f"{power}.json"
+        assert main([str(word) for word in [*words, out, "--norcal", power]]) == 0
+        pooled[power] = json.loads(out.read_text())["AP-pool"]
+    # The false cat comes first; divided by its 12 images it comes after the dog, which has one.
+    assert pooled["1"] > pooled["0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--norcal", "1"], "--norcal needs the counts"), (["--set", "method=norcal", "--output", "x"], "--set changes")],
+)
+def test_norcal_of_detections_says_what_it_lacks(annotations, predictions, capsys, words, message):
+    assert main(["evaluate", str(predictions), "--annotations", str(annotations), *words]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+
+
 def test_detections_without_annotations_are_asked_for_them(predictions, capsys):
     assert main(["evaluate", str(predictions)]) == 1
     assert "--annotations FILE" in capsys.readouterr().err

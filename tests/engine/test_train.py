@@ -167,6 +167,21 @@ def test_a_signal_at_the_end_of_an_epoch_leaves_the_evaluation_to_the_resumed_ru
     assert read_metrics(tmp_path)[1]["lr"] == 0.1
 
 
+def test_a_model_is_told_the_epoch_before_each_begins_and_after_resuming(fabric, tmp_path):
+    class Listening(ToyModel):
+        def __init__(self):
+            super().__init__()
+            self.heard = []
+
+        def set_epoch(self, epoch):
+            self.heard.append((epoch, self.calls))
+
+    first, _ = run(fabric, tmp_path, Listening(), schedule=Schedule(steps=12), checkpoint_every=6)
+    assert first.heard == [(0, 0), (1, 8)]  # 8 steps an epoch
+    resumed, _ = run(fabric, tmp_path, Listening(), schedule=Schedule(steps=20), resume=True)
+    assert resumed.heard == [(1, 0), (2, 4)]
+
+
 def test_evaluation_leaves_no_trace_in_the_training(fabric, tmp_path):
     def evaluate(model, step):
         model(torch.randn(4, 6), torch.zeros(4, dtype=torch.int64))

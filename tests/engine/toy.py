@@ -56,7 +56,7 @@ class NoisyVectors:
 
 
 class ToyModel(nn.Module):
-    """Two layers; batch norm and dropout if wanted. Dies by its own hand at a chosen call."""
+    """Two layers; batch norm and dropout if wanted. One loss fades over the epochs. Dies by its own hand."""
 
     def __init__(self, *, stochastic: bool = True, kill_at: int | None = None, seconds: float = 0.0) -> None:
         super().__init__()
@@ -65,6 +65,10 @@ class ToyModel(nn.Module):
         self.classifier = nn.Linear(8, NUM_CLASSES)
         self.criterion = SigmoidEqualizationLoss(NUM_CLASSES)
         self.kill_at, self.seconds, self.calls = kill_at, seconds, 0
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
 
     def forward(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         self.calls += 1
@@ -75,7 +79,7 @@ class ToyModel(nn.Module):
         features = self.body(images)
         return {
             "classification": self.criterion(self.classifier(features), targets),
-            "size": 0.01 * features.square().mean(),
+            "size": 0.01 / (1 + self.epoch) * features.square().mean(),
         }
 
 

@@ -159,13 +159,3 @@ def test_parameters_of_the_full_heads_counted_by_hand():
 
 def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_legacy_pixels_change_little():
-    images, targets = batch()
-    losses = []
-    for legacy in (False, True):
-        torch.manual_seed(0)
-        model = improved_atss(TinyPyramid(), NUM_CLASSES, FocalLoss(), SigmoidScores(), legacy_pixels=legacy)
-        losses.append(model(images, targets)["classification"].item())
-    assert losses[0] == pytest.approx(losses[1], rel=0.2)

@@ -47,10 +47,6 @@ def test_the_loss_of_values_is_summed_over_the_four():
     assert_close(ValueLoss(DeltaCoder())(positives((0.5, 0.0, -1.0, 0.25))), torch.tensor([0.25 + 0.125 + 1 + 0.25]))
 
 
-def test_a_loss_that_is_switched_off_is_zero():
-    assert ValueLoss(DeltaCoder(), is_enabled=False)(positives((0.5, 0.0, -1.0, 0.25))).item() == 0
-
-
 def test_objectness_of_a_positive_is_one():
     assert objectness(positives()).tolist() == [1.0]
 

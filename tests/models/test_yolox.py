@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from equigrad import EqualizedFocalLoss, FocalLoss, QualityFocalLoss, SigmoidScores
 from equigrad.models.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.dense_predictions import join, join_quality
-from equigrad.models.yolox import use_l1, yolox, yolox_star
+from equigrad.models.yolox import yolox, yolox_star
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
 
 
@@ -19,7 +19,7 @@ def build(**options):
 
 
 def test_losses_equal_plain_ones_of_the_matched_cells():
-    model = build(with_l1=True)
+    model = build(first_l1_epoch=0)
     images, targets = batch()
     outputs = model.outputs(images)
     anchors = model.anchors(outputs)
@@ -76,17 +76,15 @@ def test_a_focal_loss_may_see_the_background_too():
     assert all((gradient != 0).all() for gradient in gradients)
 
 
-def test_l1_is_switched():
-    model = build()
+def test_l1_begins_with_its_epoch():
+    model = build(first_l1_epoch=2)
     images, targets = batch()
-    assert model(images, targets)["l1"] == 0
-    use_l1(model)
-    assert model(images, targets)["l1"] > 0
-    use_l1(model, False)
-    assert model(images, targets)["l1"] == 0
-    del model.box_losses["l1"]
-    with pytest.raises(TypeError, match="L1 loss to switch"):
-        use_l1(model)
+    names = []
+    for epoch in (1, 2, 3, 0):
+        model.set_epoch(epoch)
+        names.append(set(model(images, targets)))
+    without = {"classification", "box", "quality"}
+    assert names == [without, without | {"l1"}, without | {"l1"}, without]
 
 
 def test_the_iou_of_yolox_star_is_told_by_positives_alone():

@@ -19,7 +19,7 @@ def test_every_row_of_the_tables_is_a_recipe(benchmark, method):
         assert set(TABLES[recipe.table][recipe.row]) == {"Overall", "Many", "Medium", "Few"}
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", [load_recipe(name).table for name in BENCHMARKS])
 def test_every_published_row_has_a_recipe(table):
     rows = {label for label, _ in ROWS.values()}
     assert set(TABLES[table]) <= rows

@@ -65,6 +65,30 @@ def test_a_segmenter_is_tried_in_the_layout_of_ade20k_with_weights_like_the_real
     assert missing.error == "FileNotFoundError: mine.pth: no such weight file"
 
 
+def test_a_detector_is_tried_with_the_categories_of_its_benchmark_and_weights_like_the_real_ones(stage):
+    rehearsal = stage.rehearse("one_stage:coco", ["method=fl"])
+    assert rehearsal.error is None
+    assert rehearsal.schedule == (
+        "24 epochs, x0.1 at epoch 16, 22, linear warm-up from 0.001 over 1 epochs; batch 16; "
+        "SGD lr 0.02, weight decay 0.0001"
+    )
+    assert (stage.folder / "coco_objects" / "train.json").exists()
+
+
+def test_a_detector_that_reads_its_own_data_is_tried_on_a_few_categories(stage):
+    assert stage.rehearse("small_detection_data:small", []).error is None
+    assert stage.rehearse("small_detection_data:small", ["data.test=none"]).error is None
+    missing = stage.rehearse("small_detection_data:small", ["data.benchmark=voc"])
+    assert missing.error == "ValueError: --set data.benchmark=voc: expected none or one of lvis, coco"
+
+
+def test_second_stages_of_detectors_share_a_first_stage_where_the_detector_is_the_same(tmp_path):
+    stage = Stage(tmp_path)
+    for method, num_first_stages in (("crt", 1), ("crt", 1), ("bags", 2)):
+        assert stage.rehearse("small_detection_data:second_stage", [f"method={method}"]).error is None
+        assert len(list(tmp_path.glob("first_stage_*"))) == num_first_stages
+
+
 def test_a_recipe_that_cannot_train_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken_recipes.py").write_text(
         "from dataclasses import replace\n"

@@ -131,6 +131,7 @@
   function ratioTraces(stepIndex, colours, logarithmic) {
     const texts = hoverTexts();
     const withDots = watched.length * data.names.length <= MAX_DOTS;
+    const [size, opacity] = data.names.length > 100 ? [4, 0.3] : [7, 0.7]; // many make a cloud, few must be seen
     return watched.flatMap((run) => {
       const values = run.ratio[stepIndex] || data.names.map(() => null);
       const colour = colours.runs[run.index % 6];
@@ -139,7 +140,7 @@
         // Zero is drawn at the foot of a logarithmic axis.
         x: ranks, y: logarithmic ? values.map((value) => (known(value) ? Math.max(value, 0.0033) : null)) : values,
         customdata: values, text: texts, hovertemplate, mode: "markers", showlegend: false, legendgroup: run.name,
-        marker: { color: colour, size: 4, opacity: 0.3, symbol: SYMBOLS[run.index % SYMBOLS.length] },
+        marker: { color: colour, size, opacity, symbol: SYMBOLS[run.index % SYMBOLS.length] },
       };
       const line = {
         x: ranks, y: smoothed(values), mode: "lines", name: plain(run.name), legendgroup: run.name,

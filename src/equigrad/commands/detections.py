@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from equigrad.data.detection import DetectionData
     from equigrad.evaluation.detection_result import DetectionResult
+    from equigrad.evaluation.predictions import Predictions
 
 
 def add_arguments(evaluate: argparse.ArgumentParser) -> None:
@@ -22,6 +23,14 @@ def add_arguments(evaluate: argparse.ArgumentParser) -> None:
     group.add_argument("--iou-type", choices=("bbox", "segm"), default="bbox", help="what is compared (bbox)")
     group.add_argument("--protocol", choices=("lvis", "coco"), help="by default that of the file")
     group.add_argument("--train-annotations", type=Path, metavar="FILE", help="whose counts make the groups")
+    group.add_argument(
+        "--norcal",
+        type=float,
+        metavar="POWER",
+        help="first divide each score by this power of the training images of its category (--train-annotations); AP "
+        "moves only where an image has more detections than are counted. The whole method needs the model: "
+        "evaluate RUN --set method=norcal --output FOLDER",
+    )
     group.add_argument("--html", type=Path, metavar="FILE", help="write a page with every category")
     group.add_argument("--workers", type=int, default=0, metavar="N", help="processes that evaluate")
 
@@ -29,17 +38,21 @@ def add_arguments(evaluate: argparse.ArgumentParser) -> None:
 def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate, print the metrics and write what was asked for."""
     from equigrad.data.coco_json import read_coco
-    from equigrad.evaluation.detection import evaluate_predictions
+    from equigrad.evaluation.detection import evaluate, load_predictions
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
 
     annotations = read_coco(parsed.annotations)
-    evaluated = evaluate_predictions(
-        parsed.run,
+    train_counts = _train_counts(parsed.train_annotations, annotations)
+    predictions = load_predictions(parsed.run, annotations, parsed.iou_type)
+    if parsed.norcal is not None:
+        predictions = _calibrated(predictions, train_counts, parsed.norcal)
+    evaluated = evaluate(
+        predictions,
         annotations,
         parsed.iou_type,
         parsed.protocol,
-        train_counts=_train_counts(parsed.train_annotations, annotations),
+        train_counts=train_counts,
         num_workers=parsed.workers,
     )
     result = {name: None if math.isnan(value) else value for name, value in evaluated.result().items()}
@@ -63,6 +76,14 @@ def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[n
     if tuple(train.categories.ids) != tuple(annotations.categories.ids):
         raise ValueError(f"{file}: expected the category ids of {annotations.source}, got others")
     return train.category_counts
+
+
+def _calibrated(predictions: "Predictions", train_counts: "NDArray[np.int64] | None", power: float) -> "Predictions":
+    from equigrad.recipes.calibrated_detections import norcal_predictions
+
+    if train_counts is None:
+        raise ValueError("--norcal needs the counts of the training set: --train-annotations FILE")
+    return norcal_predictions(predictions, train_counts, power)
 
 
 def _write_page(evaluated: "DetectionResult", predictions: Path, file: Path, command: Sequence[str]) -> None:

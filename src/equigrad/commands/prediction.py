@@ -5,14 +5,43 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equigrad.analysis.prediction_pictures import PredictedImage
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad predict RUN IMAGE…`."""
-    parser = commands.add_parser("predict", help="the predictions of a run for images, drawn beside them")
+    parser = commands.add_parser("predict", help="the predictions of a run for images, drawn on or beside them")
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="image files, or folders of them")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="for the pictures; by default RUN/predictions")
+    parser.add_argument(
+        "--beside", type=Path, action="append", default=[], metavar="RUN", help="draw another run's predictions beside"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="for the pictures; by default RUN/predictions, or RUN/comparisons with --beside",
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
+    parser.add_argument(
+        "--threshold",
+        dest="set",
+        action="append",
+        type="shown.threshold={}".format,
+        metavar="SCORE",
+        help="detectors: the least score of a drawn object, by default 0.3",
+    )
+    parser.add_argument(
+        "--limit",
+        dest="set",
+        action="append",
+        type="shown.limit={}".format,
+        metavar="COUNT",
+        help="detectors: how many objects are drawn at most, by default 30",
+    )
     parser.set_defaults(function=predict)
 
 
@@ -20,11 +49,14 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Draw every image that can be read; ValueError at the end if some could not."""
     from equigrad.data.image_stores import FolderStore
     from equigrad.files import write_atomically
+    from equigrad.recipes.overrides import override
     from equigrad.recipes.runs import recipe_of_run
 
     files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
-    predictor = recipe_of_run(parsed.run).predictor(parsed.run)
-    output = parsed.output or parsed.run / "predictions"
+    runs = [parsed.run, *parsed.beside]
+    headings = _headings(runs)
+    predictors = [override(recipe_of_run(run), parsed.set).predictor(run) for run in runs]
+    output = parsed.output or parsed.run / ("comparisons" if parsed.beside else "predictions")
     output.mkdir(parents=True, exist_ok=True)
     num_failed = 0
     for file, target in zip(files, _targets(files, output), strict=True):
@@ -34,13 +66,29 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
             print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
             num_failed += 1
             continue
-        predicted = predictor(image)
+        predicted = [predictor(image) for predictor in predictors]
+        shown = _compared(headings, predicted) if parsed.beside else predicted[0]
         content = io.BytesIO()
-        predicted.picture.save(content, "PNG")
+        shown.picture.save(content, "PNG")
         write_atomically(target, content.getvalue())
-        print(f"{file}: {predicted.line} -> {target}", flush=True)
+        print(f"{file}: {shown.line} -> {target}", flush=True)
     if num_failed:
         raise ValueError(f"{num_failed} of {len(files)} images could not be read")
+
+
+def _compared(headings: Sequence[str], predicted: "Sequence[PredictedImage]") -> "PredictedImage":
+    """What several runs say of an image, side by side."""
+    from equigrad.analysis.prediction_pictures import PredictedImage
+    from equigrad.analysis.side_by_side import side_by_side
+
+    line = " | ".join(f"{heading}: {one.line}" for heading, one in zip(headings, predicted, strict=True))
+    return PredictedImage(side_by_side(headings, [one.picture for one in predicted]), line)
+
+
+def _headings(runs: Sequence[Path]) -> list[str]:
+    """The names of the runs' folders, or whole paths where names are not enough."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
 def _image_files(given: Path) -> Iterator[Path]:

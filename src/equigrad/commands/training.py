@@ -24,6 +24,14 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     evaluate.add_argument("run", type=Path, metavar="RUN", help="of `train`, or any tool's detections (.json)")
     evaluate.add_argument("--json", type=Path, metavar="FILE", help="write the metrics as one object")
     evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
+    evaluate.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=value",
+        help="read the weights of RUN by a changed recipe, such as method=norcal after a training with method=ce",
+    )
+    evaluate.add_argument("--output", type=Path, metavar="FOLDER", help="new run folder for what --set gives")
     detections.add_arguments(evaluate)
     evaluate.set_defaults(function=evaluate_finished)
 
@@ -54,20 +62,27 @@ def train_run(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def evaluate_finished(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate a run on its test set, or detections against their annotations."""
+    if bool(parsed.set) != (parsed.output is not None):
+        raise ValueError("--set and --output FOLDER go together: the results of the run itself stay as they are")
     if parsed.annotations is not None:
+        if parsed.set:
+            raise ValueError(f"--set changes the recipe of a run; {parsed.run} is evaluated against --annotations")
         detections.evaluate_file(parsed, command)
         return
     if parsed.run.suffix == ".json":
         raise ValueError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
+    if parsed.norcal is not None:
+        raise ValueError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
     from equigrad.analysis import Evaluation
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
-    from equigrad.recipes.runs import evaluate_run
+    from equigrad.recipes.runs import evaluate_run, evaluate_variant
 
-    evaluator = evaluate_run(parsed.run)
+    folder = parsed.output or parsed.run
+    evaluator = evaluate_variant(parsed.run, parsed.set, folder) if parsed.set else evaluate_run(folder)
     if parsed.json:
         # What the run folder keeps: a group without categories is null there, which JSON can say.
-        result = dict(Evaluation.load(parsed.run).result)
+        result = dict(Evaluation.load(folder).result)
         write_atomically(parsed.json, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
     if parsed.csv:
         write_table(evaluator.per_category(), parsed.csv)

@@ -51,10 +51,10 @@ class ResumableSampler(Protocol):
 
 @runtime_checkable
 class EpochAware(Protocol):
-    """A data set that changes over the epochs, such as one that stops mixing images towards the end."""
+    """A data set or a model that changes over the epochs: stops mixing images, or has one more loss towards the end."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Called in every worker before the first sample of an epoch is read."""
+        """Called before an epoch begins or goes on: in a data set by every worker, in a model by the training."""
 
 
 @runtime_checkable

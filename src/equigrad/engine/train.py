@@ -24,7 +24,7 @@ from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.learner import Learner
-from equigrad.engine.loading import Batch, Collate, ResumableSampler, StepLoader, index_name
+from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
 from equigrad.engine.loss_watch import LossWatch
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
@@ -73,7 +73,8 @@ def train(
 
     Args:
         fabric: from `launch`.
-        model: `model(images, targets)` gives a dictionary of losses, whose sum is minimised. Changed in place.
+        model: `model(images, targets)` gives a dictionary of losses, whose sum is minimised. Changed in place. If it
+            is `EpochAware`, it is told the epoch.
         dataset: `dataset[index]` gives one item. It draws random numbers from `random`, `numpy.random` or `torch`.
         sampler: order of the indices, seeded and resumable, built for this rank after `launch`.
         settings: how to train.
@@ -168,6 +169,8 @@ class Training:
         if self.owes_evaluation:
             self._pay_evaluation()
         while self.step < self.total:
+            if isinstance(self.learner.model, EpochAware):
+                self.learner.model.set_epoch(self.epoch)
             self._timer.start()
             for batches, position in self.loader.epoch(self.epoch, self.position):
                 self._timer.data_arrived()

@@ -55,11 +55,19 @@ def evaluate_predictions(
     Raises:
         ValueError: naming what is wrong with the file.
     """
+    predictions = load_predictions(predictions_file, annotations, iou_type)
+    return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts, num_workers=num_workers)
+
+
+def load_predictions(
+    predictions_file: str | os.PathLike[str], annotations: Annotations, iou_type: IouType = "bbox"
+) -> Predictions:
+    """The detections of a file or folder, as columns for `evaluate`; see `evaluate_predictions`."""
     path = Path(predictions_file)
     predictions = read_shards(path, annotations) if path.is_dir() else read_predictions(path, annotations)
     if iou_type == "segm" and predictions.masks is None and len(predictions):
         raise ValueError(f"{path}: no segmentation in its detections; masks cannot be compared, boxes can (bbox)")
-    return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts, num_workers=num_workers)
+    return predictions
 
 
 def evaluate(

@@ -60,7 +60,6 @@ def improved_atss(
     with_quality: bool = False,
     prior: float = 0.001,
     scales: tuple[float, ...] = (6, 8),
-    legacy_pixels: bool = False,
 ) -> DenseDetector:
     """The improved baseline: ATSS with an IoU branch and two anchors a place, in the paper with `EqualizedFocalLoss`.
 
@@ -72,8 +71,6 @@ def improved_atss(
         with_quality: whether the loss takes the IoU.
         prior: 0.001 in the paper.
         scales: of the anchors, in strides; k is 9 for each of them.
-        legacy_pixels: anchors and overlaps of the assignment as the published code has them: boxes end *on* their
-            last pixel, corners of anchors are integers. Boxes are half a pixel off in either convention.
     """
     shape = pyramid_shape(pyramid)
     head = DenseHead(
@@ -87,9 +84,9 @@ def improved_atss(
     return DenseDetector(
         pyramid,
         head,
-        AnchorGrid(shape.strides, scales, legacy_pixels=legacy_pixels),
-        ATSSAssigner(CELLS * len(scales), legacy_pixels=legacy_pixels),
-        DeltaCoder(legacy_pixels=legacy_pixels),
+        AnchorGrid(shape.strides, scales),
+        ATSSAssigner(CELLS * len(scales)),
+        DeltaCoder(),
         classification_loss,
         scores,
         box_losses={"box": OverlapLoss(generalized_iou_loss, is_weighted=True)},

@@ -60,7 +60,7 @@ class DenseDetector(nn.Module):
         classification_loss: called once a level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
             as one batch for its statistics.
         scores: from logits to scores (N, C, ...).
-        box_losses: by name.
+        box_losses: by name; one that begins at a later epoch waits for `set_epoch`.
         inference: how detections are chosen.
         quality: what the quality output of the head is trained for; None if it has none.
         with_quality: whether the classification loss takes the IoU of the positives, like `QualityFocalLoss`.
@@ -95,11 +95,16 @@ class DenseDetector(nn.Module):
         self.classification_loss = classification_loss
         self.scores = scores
         self.box_losses = dict(box_losses)
+        self.set_epoch(0)
         self.inference = inference
         self.quality = quality
         self.with_quality = with_quality
         self.classifies_background = classifies_background
         self.predicts_to_assign = predicts_to_assign
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the box losses of an epoch, counted from 0; the training calls it."""
+        self.present_box_losses = {name: loss for name, loss in self.box_losses.items() if epoch >= loss.first_epoch}
 
     def outputs(self, images: Tensor) -> list[LevelOutput]:
         """What the head says about images (B, 3, H, W), level by level."""
@@ -144,7 +149,7 @@ class DenseDetector(nn.Module):
         weights = torch.ones_like(positives.targets[:, 0]) if quality is None else quality  # (n,)
         num_positive, sum_of_weights = average_over_ranks(torch.stack([is_positive.sum(), weights.sum()]))
         losses = {"classification": self._classification(outputs, labels, positives, num_positive)}
-        for name, loss in self.box_losses.items():
+        for name, loss in self.present_box_losses.items():
             each = loss(positives)
             losses[name] = (each * weights).sum() / sum_of_weights if loss.is_weighted else each.sum() / num_positive
         if self.quality is not None and quality is not None:

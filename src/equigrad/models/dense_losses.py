@@ -28,6 +28,9 @@ class BoxLoss(Protocol):
     is_weighted: bool
     """Whether a positive counts by its quality, and the sum is divided by the sum of qualities."""
 
+    first_epoch: int
+    """Epoch, counted from 0, that it begins with."""
+
     def __call__(self, positives: Positives) -> Tensor:
         """Loss (n,) of each positive."""
         ...
@@ -41,11 +44,13 @@ class OverlapLoss:
         function: from boxes (n, 4) and their targets (n, 4) to losses (n,).
         weight: of the loss.
         is_weighted: see `BoxLoss`.
+        first_epoch: see `BoxLoss`.
     """
 
     function: Callable[[Tensor, Tensor], Tensor]
     weight: float = 1.0
     is_weighted: bool = False
+    first_epoch: int = 0
 
     def __call__(self, positives: Positives) -> Tensor:
         """Loss (n,) of each positive."""
@@ -59,18 +64,19 @@ class ValueLoss:
     Args:
         coder: of the detector.
         weight: of the loss.
-        is_enabled: a switch, for a loss of the last epochs only (YOLOX).
+        is_weighted: see `BoxLoss`.
+        first_epoch: see `BoxLoss`.
     """
 
     coder: BoxCoder
     weight: float = 1.0
-    is_enabled: bool = True
     is_weighted: bool = False
+    first_epoch: int = 0
 
     def __call__(self, positives: Positives) -> Tensor:
         """Loss (n,) of each positive."""
         targets = self.coder.encode(positives.anchors, positives.targets)
-        return float(self.is_enabled) * self.weight * (positives.values - targets).abs().sum(-1)
+        return self.weight * (positives.values - targets).abs().sum(-1)
 
 
 def generalized_iou_loss(boxes: Tensor, targets: Tensor) -> Tensor:

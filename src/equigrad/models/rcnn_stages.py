@@ -26,7 +26,7 @@ CLASSIFIER = "roi_heads.box_predictor.cls_score"
 _NEW = (f"{CLASSIFIER}.", "roi_heads.classification_loss.")
 
 
-def load_representation(model: RCNN, state: Mapping[str, Tensor]) -> None:
+def load_representation(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load all weights of a first stage but those of its classifier and the state of its loss.
 
     Raises:

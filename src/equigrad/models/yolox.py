@@ -59,7 +59,7 @@ def yolox(
     with_quality: bool = False,
     classifies_background: bool = False,
     prior: float = 0.01,
-    with_l1: bool = False,
+    first_l1_epoch: int = 285,
 ) -> DenseDetector:
     """YOLOX: SimOTA, objectness, 1 - IoU^2 of weight 5, and L1 in the last epochs.
 
@@ -73,7 +73,8 @@ def yolox(
         classifies_background: whether background cells are negatives of all categories; published is False, the
             objectness tells them. A focal loss wants True.
         prior: probability each category, and the objectness, start with.
-        with_l1: whether the L1 loss is on; `use_l1` switches it.
+        first_l1_epoch: epoch, counted from 0, that the L1 loss begins with; published are the last 15 of 300. The
+            model is told the epoch by `set_epoch`.
     """
     shape = pyramid_shape(pyramid)
     coder = CentreCoder()
@@ -85,21 +86,16 @@ def yolox(
         coder,
         classification_loss,
         scores,
-        box_losses={"box": OverlapLoss(squared_iou_loss, weight=5.0), "l1": ValueLoss(coder, is_enabled=with_l1)},
+        box_losses={
+            "box": OverlapLoss(squared_iou_loss, weight=5.0),
+            "l1": ValueLoss(coder, first_epoch=first_l1_epoch),
+        },
         inference=DenseInference(nms_threshold=0.65),
         quality=QualityBranch(objectness, on_background=True),
         with_quality=with_quality,
         classifies_background=classifies_background,
         predicts_to_assign=True,
     )
-
-
-def use_l1(model: DenseDetector, is_enabled: bool = True) -> None:
-    """Switch the L1 loss of a `yolox`, on for its last epochs; not part of its state."""
-    loss = model.box_losses.get("l1")
-    if not isinstance(loss, ValueLoss):
-        raise TypeError("expected a detector with an L1 loss to switch, as `yolox` builds it")
-    loss.is_enabled = is_enabled
 
 
 def yolox_star(

@@ -10,7 +10,18 @@ from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.overrides import override, parse_text
 from equigrad.recipes.segmentation import SegmentationRecipe
 
-MODULES = ("tiny", "own_data", "image_classification", "semantic_segmentation", "camvid", "glyph_objects")
+MODULES = (
+    "tiny",
+    "own_data",
+    "image_classification",
+    "semantic_segmentation",
+    "camvid",
+    "glyph_objects",
+    "small_detection",
+    "one_stage",
+    "yolox",
+    "two_stage",
+)
 
 Recipe = ClassificationRecipe | DetectionRecipe | SegmentationRecipe
 

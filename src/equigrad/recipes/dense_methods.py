@@ -9,7 +9,7 @@ from torch import nn
 import equigrad
 from equigrad.data.frequency import Counts
 from equigrad.models.dense import DenseDetector
-from equigrad.recipes.methods import sized
+from equigrad.recipes.methods import plain, sized
 from equigrad.recipes.trained_categories import TrainedCategories
 
 
@@ -50,9 +50,10 @@ class OneStage:
         return self.build(pyramid, len(categories), loss, equigrad.SigmoidScores(), with_quality=method.with_quality)
 
 
-def efl(focus_scale: float = 8.0) -> DenseMethod:
-    """EFL; the scale 0 is focal loss."""
-    return DenseMethod(sized(equigrad.EqualizedFocalLoss, focus_scale=focus_scale))
+def efl(focus_scale: float = 8.0, *, focusing: bool = True, weighting: bool = True) -> DenseMethod:
+    """EFL; the scale 0 is focal loss. The factors can be switched off one by one."""
+    loss = sized(equigrad.EqualizedFocalLoss, focus_scale=focus_scale, focusing=focusing, weighting=weighting)
+    return DenseMethod(loss)
 
 
 def eqfl(focus_scale: float = 8.0) -> DenseMethod:
@@ -65,6 +66,8 @@ FL = efl(0.0)
 QFL = eqfl(0.0)
 BCE = DenseMethod(sized(equigrad.SigmoidEqualizationLoss, reweight_positive=False, reweight_negative=False))
 FL_EQL = DenseMethod(sized(equigrad.FocalEqualizationLoss))
+# What YOLOX calls its sigmoid loss: binary cross-entropy with the IoU as soft label.
+SOFT_BCE = DenseMethod(plain(equigrad.QualityFocalLoss, focus=0.0), with_quality=True)
 
 DenseMethodName = Literal["bce", "fl", "fl_eql", "efl", "qfl", "eqfl"]
 

@@ -1,7 +1,7 @@
 """A recipe of detection or instance segmentation: how it is trained, evaluated and used."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -11,19 +11,19 @@ from torch.utils.data import DataLoader, Subset
 
 from equigrad.analysis.prediction_pictures import PredictedImage
 from equigrad.data.detection_dataset import DetectionDataset
-from equigrad.data.detection_geometry import boxes_to_original
 from equigrad.data.mosaic import TransformedDataset
 from equigrad.engine import EngineError, TrainResult, TrainSettings, launch, train
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import Precision, best_accelerator
 from equigrad.engine.loading import leave_signals_to_the_training
 from equigrad.engine.train import Evaluate
-from equigrad.models.mask_head import paste_masks
 from equigrad.recipes.backbones import untrained
 from equigrad.recipes.detection_data import DetectionSets, DetectionSource, Evaluator, IouTypes
-from equigrad.recipes.detection_predictor import DetectionPredictor
+from equigrad.recipes.detection_predictor import DetectionPredictor, ShownObjects
 from equigrad.recipes.detection_results import PREDICTIONS, DetectionTest, remove_results
 from equigrad.recipes.detection_views import Views
+from equigrad.recipes.detections_on_file import on_file
+from equigrad.recipes.sign_of_life import watched
 from equigrad.recipes.train_and_test import train_and_test, with_weights_of
 from equigrad.recipes.trained_categories import CATEGORIES, TrainedCategories
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ResumableSampler, ShuffledSampler
@@ -79,6 +79,7 @@ class DetectionRecipe:
         init: folder of that run.
         test_batch_size: images at once in the test; more than one is faster where they are small and of one size.
         precision: "32", "bf16" or "fp16".
+        shown: which objects `equigrad predict` draws.
         table: of the paper, that the recipe is a row of.
         row: in that table.
     """
@@ -94,6 +95,7 @@ class DetectionRecipe:
     init: Path | None = None
     test_batch_size: int = 1
     precision: Precision = "32"
+    shown: ShownObjects = field(default_factory=ShownObjects)
     table: str = ""
     row: str = ""
 
@@ -200,7 +202,8 @@ class DetectionRecipe:
             worker_init_fn=leave_signals_to_the_training,
         )
         device = next(model.parameters()).device
-        for images, targets in loader:
+        batches = watched(loader, len(share)) if rank == 0 else loader
+        for images, targets in batches:
             predictions = model(images.to(device), targets)
             evaluator.add([on_file(*pair) for pair in zip(predictions, targets, strict=True)], targets)
         return DetectionTest.of(evaluator)
@@ -224,12 +227,4 @@ class DetectionRecipe:
         is_known = (folder / CATEGORIES).exists()
         categories = TrainedCategories.load(folder) if is_known else TrainedCategories.of(self.load().train.data)
         model = self.trained_model(categories, folder).to(best_accelerator())
-        return DetectionPredictor(model, categories, self.views.testing(), self.views.collate())
-
-
-def on_file(prediction: dict[str, Tensor], target: dict[str, Any]) -> dict[str, Tensor]:
-    """Detections in pixels of the image file: boxes, and masks (K, H, W) in place of those inside the boxes."""
-    size = (int(target["original_size"][0]), int(target["original_size"][1]))
-    boxes = boxes_to_original(prediction["boxes"], target["image_size"], size)
-    moved = prediction | {"boxes": boxes}
-    return moved | {"masks": paste_masks(moved["masks"], boxes, size)} if "masks" in moved else moved
+        return DetectionPredictor(model, categories, self.views.testing(), self.views.collate(), self.shown)

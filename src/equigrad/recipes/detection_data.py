@@ -82,7 +82,8 @@ class CocoFiles:
 
     def load(self, *, with_masks: bool) -> DetectionSets:
         """Read both sets."""
-        for field, path in (("train", self.train), ("test", self.test), ("images", self.images)):
+        for field in ("train", "test", "images", "test_images"):
+            path: Path | None = getattr(self, field)
             if path is not None and not path.exists():
                 raise FileNotFoundError(f"{path}: no such file or folder; name yours with --set data.{field}=…")
         train = read_coco(self.train)
@@ -91,6 +92,8 @@ class CocoFiles:
         else:
             test = read_coco(self.test)
             check_same_categories(train, test)
+        if with_masks and test.segmentations is None:  # training would end before anybody noticed
+            raise ValueError(f"{test.source}: expected a segmentation in its annotations, to judge masks by")
         train_set = DetectionDataset(train, self.images, with_masks=with_masks, keep_empty=self.keep_empty)
         test_set = DetectionDataset(test, self.test_images or self.images)
 

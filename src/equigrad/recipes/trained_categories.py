@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,18 @@ class TrainedCategories:
         file = folder / CATEGORIES
         try:
             rows = json.loads(file.read_text(encoding="utf-8"))
-            columns = [[row[field] for row in rows] for field in ("name", "group", "images", "instances")]
+            names, groups = (_column(rows, field, str) for field in ("name", "group"))
+            image_counts, instance_counts = (np.array(_column(rows, field, int)) for field in ("images", "instances"))
         except FileNotFoundError:
             raise EngineError(f"{folder}: not the run of a detector, it has no {CATEGORIES}") from None
         except (ValueError, TypeError, KeyError) as error:
             raise EngineError(f"{file}: expected a list of name, group, images and instances ({error})") from None
-        counts = [np.array(column, dtype=np.int64) for column in columns[2:]]
-        return cls(tuple(columns[0]), tuple(columns[1]), *counts)
+        return cls(tuple(names), tuple(groups), image_counts, instance_counts)
+
+
+def _column(rows: Any, field: str, kind: type) -> list[Any]:
+    values = [row[field] for row in rows]
+    for value in values:
+        if type(value) is not kind:
+            raise ValueError(f"{field} {value!r}")
+    return values

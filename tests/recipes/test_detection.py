@@ -1,0 +1,243 @@
+"""What a run of a detection recipe leaves in its folder, on one process, on two, and when it is stopped."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from equigrad.cli import main
+from equigrad.data.detection_dataset import DetectionDataset
+from equigrad.engine import EngineError, Schedule
+from equigrad.engine.checkpoint import load_weights
+from equigrad.evaluation.prediction_shards import finished_images
+from equigrad.recipes.catalogue import load_recipe
+from equigrad.recipes.detection_data import OpenImages
+from equigrad.recipes.generated_objects import write_openimages
+from equigrad.recipes.runs import evaluate_run, recipe_of_run, source_of
+from equigrad.recipes.trained_categories import TrainedCategories
+from small_detection_data import TRAIN, data_settings, write_small_data
+
+SMALL, KNOWN = "small_detection_data:small", "small_detection_data:known"
+RESULTS = ("evaluation.json", "report.html", "predictions/predictions-0000-00000.npz")
+
+
+class StoppingObjects:
+    """The data of a recipe, whose images bring a SIGTERM, as a scheduler would send it."""
+
+    def __init__(self, data, after=0):
+        self.data, self.left = data, after
+
+    def load(self, *, with_masks):
+        sets = self.data.load(with_masks=with_masks)
+
+        def transform(image, target):
+            self.left -= 1
+            if self.left < 0:
+                signal.raise_signal(signal.SIGTERM)
+            return image, target
+
+        train = DetectionDataset(sets.train.data, self.data.images, transform, with_masks=with_masks)
+        return replace(sets, train=train)
+
+
+def run(recipe, folder, *, name=SMALL, settings=(), resume=False):
+    return recipe.run(folder, resume=resume, source=source_of(name, settings), command=["equigrad"])
+
+
+def times_shown(sampler, num_epochs=40):
+    """How often each training image comes."""
+    shown = np.zeros(len(TRAIN), dtype=int)
+    for epoch in range(num_epochs):
+        sampler.set_epoch(epoch)
+        shown += np.bincount(list(sampler), minlength=len(TRAIN))
+    return shown
+
+
+def evaluation_of(folder):
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return data_settings(write_small_data(tmp_path_factory.mktemp("data")))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, settings):
+    """A run of the detector that knows all objects but jugs."""
+    folder = tmp_path_factory.mktemp("runs") / "known"
+    run(load_recipe(KNOWN, settings), folder, name=KNOWN, settings=settings)
+    return folder
+
+
+def test_a_detector_that_finds_all_cups_and_urns_and_no_jug_has_the_ap_of_that(finished):
+    result = evaluation_of(finished)["result"]
+    assert (result["AP"], result["APr"], result["APc"], result["APf"]) == pytest.approx((2 / 3, 1, 0, 1))
+    assert result["APl"] is None  # there is nothing large
+
+
+def test_a_run_keeps_a_row_for_each_category_also_for_one_that_no_test_image_has(finished):
+    rows = evaluation_of(finished)["categories"]
+    assert [row["name"] for row in rows] == ["cup", "jug", "urn", "vat"]
+    assert [row["count"] for row in rows] == [7, 3, 1, 1]
+    assert [row["group"] for row in rows] == ["frequent", "common", "rare", "rare"]
+    assert [row["AP"] for row in rows] == [1, 0, 1, None]
+
+
+def test_a_run_folder_has_a_page_predictions_and_its_categories(finished):
+    assert all((finished / file).exists() for file in RESULTS)
+    assert "1 frequent, 1 common, 2 rare" in (finished / "report.html").read_text()
+    assert finished_images(finished / "predictions").tolist() == [10, 11, 12, 13, 14]
+    assert TrainedCategories.load(finished).instance_counts.tolist() == [7, 3, 1, 1]
+
+
+def test_predictions_of_a_run_evaluated_by_themselves_say_the_same(finished, settings, tmp_path):
+    annotations = settings[1].removeprefix("data.test=")
+    line = ["evaluate", str(finished / "predictions"), "--annotations", annotations, "--json", str(tmp_path / "a.json")]
+    assert main(line) == 0
+    assert json.loads((tmp_path / "a.json").read_text()) == evaluation_of(finished)["result"]
+
+
+def test_evaluating_a_run_again_says_the_same(finished, capsys, tmp_path):
+    before = evaluation_of(finished)
+    assert main(["evaluate", str(finished), "--json", str(tmp_path / "a.json")]) == 0
+    assert "AP 66.7" in capsys.readouterr().out
+    assert json.loads((tmp_path / "a.json").read_text()) == before["result"]
+    assert evaluation_of(finished) == before
+
+
+def test_a_detector_from_recipe_to_folder(settings, tmp_path):
+    folder = tmp_path / "run"
+    assert not run(load_recipe(SMALL, settings), folder, settings=settings).interrupted
+    result = evaluation_of(folder)["result"]
+    assert {"AP", "AP50", "APr", "APc", "APf", "AP-fixed"} <= set(result)
+    assert evaluate_run(folder).result() == pytest.approx(
+        {name: math.nan if value is None else value for name, value in result.items()}, nan_ok=True
+    )
+    with np.load(folder / "statistics.npz") as history:
+        assert {array.shape[-1] for name, array in history.items() if name != "steps"} == {4}
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_weights_of_one_that_was_not(settings, tmp_path):
+    recipe = load_recipe(SMALL, settings)
+    run(recipe, tmp_path / "whole")
+    stopping = replace(recipe, data=StoppingObjects(recipe.data, after=5))
+    assert run(stopping, tmp_path / "stopped").interrupted
+    assert not any((tmp_path / "stopped" / file).exists() for file in RESULTS)
+    assert not run(recipe, tmp_path / "stopped", resume=True).interrupted
+    whole, stopped = load_weights(tmp_path / "whole"), load_weights(tmp_path / "stopped")
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    assert evaluation_of(tmp_path / "whole") == evaluation_of(tmp_path / "stopped")
+
+
+def test_results_of_an_earlier_end_go_when_a_longer_run_is_stopped(finished, settings, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    recipe = load_recipe(KNOWN, settings)
+    longer = replace(recipe, training=replace(recipe.training, schedule=Schedule(epochs=3)))
+    stopping = replace(longer, data=StoppingObjects(recipe.data))
+    assert run(stopping, folder, name=KNOWN, resume=True).interrupted
+    assert not any((folder / file).exists() for file in RESULTS)
+    assert not run(longer, folder, name=KNOWN, resume=True).interrupted
+    assert all((folder / file).exists() for file in RESULTS)
+
+
+def test_a_run_that_is_resumed_at_its_end_is_tested_again(finished, settings, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    (folder / "evaluation.json").unlink()
+    run(load_recipe(KNOWN, settings), folder, name=KNOWN, resume=True)
+    assert evaluation_of(folder) == evaluation_of(finished)
+
+
+def test_a_folder_with_anything_in_it_is_no_place_for_a_new_run(settings, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(EngineError, match=f"{tmp_path}"):
+        run(load_recipe(KNOWN, settings), tmp_path, name=KNOWN)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_repeat_factors_show_rare_images_more_often(settings):
+    recipe = load_recipe(SMALL, [*settings, "sampler=repeat_factor", "repeat_threshold=0.5"])
+    shown = times_shown(recipe.order(recipe.load().train))
+    # Of 8 images 1 has an urn: sqrt(0.5 / 0.125) = 2; cups are in most images and repeat nothing.
+    assert shown[TRAIN.index([3, 5, 8])] == 80
+    assert shown[TRAIN.index([3])] == 40
+
+
+def test_class_balanced_order_shows_each_category_as_often(settings):
+    recipe = load_recipe(SMALL, [*settings, "sampler=class_balanced"])
+    shown = times_shown(recipe.order(recipe.load().train))
+    with_vat, empty = TRAIN.index([3, 9]), TRAIN.index([])
+    assert shown[empty] == 0
+    assert shown[with_vat] > 2 * shown[TRAIN.index([3])]
+
+
+def test_an_image_that_cannot_be_read_stops_the_training_or_is_skipped(settings, tmp_path):
+    root = Path(settings[0].removeprefix("data.train=")).parent
+    shutil.copytree(root, tmp_path / "data")
+    (tmp_path / "data" / "images" / "train" / "12.png").write_bytes(b"rubbish")
+    damaged = data_settings(tmp_path / "data")
+    with pytest.raises(EngineError, match=r"train/12\.png"):
+        run(load_recipe(KNOWN, damaged), tmp_path / "stops", name=KNOWN)
+    result = run(load_recipe(KNOWN, [*damaged, "training.on_error=skip"]), tmp_path / "skips", name=KNOWN)
+    assert [Path(name).name for name in result.skipped] == ["12.png"]
+
+
+def test_weights_of_other_categories_are_refused(settings, tmp_path):
+    recipe = load_recipe(SMALL, [*settings, "training.schedule.epochs=0.25"])
+    run(recipe, tmp_path / "run")
+    fewer = TrainedCategories(("a", "b"), ("rare", "rare"), np.array([1, 1]), np.array([1, 1]))
+    with pytest.raises(EngineError, match="does not fit its recipe: size mismatch"):
+        recipe.trained_model(fewer, tmp_path / "run")
+
+
+def test_a_second_stage_without_a_first_is_refused(settings):
+    recipe = replace(load_recipe(SMALL, settings), second_stage=object())
+    with pytest.raises(EngineError, match="give its folder with --set init=RUN"):
+        recipe.model(TrainedCategories.of(recipe.load().train.data))
+
+
+def test_a_run_knows_its_recipe(finished):
+    assert recipe_of_run(finished).detector.with_masks is False
+
+
+@pytest.mark.parametrize(("expand", "ap"), [("true", 1.0), ("false", 10 / 15)])
+def test_a_run_on_openimages_has_ap_of_five_groups(tmp_path, expand, ap):
+    root = tmp_path / "openimages"
+    write_openimages(root)
+    recipe = replace(load_recipe(KNOWN), data=OpenImages(root, root / "images", expand_detections=expand == "true"))
+    run(recipe, tmp_path / "run", name=KNOWN)
+    evaluation = evaluation_of(tmp_path / "run")
+    assert list(evaluation["result"]) == ["AP", "AP1", "AP2", "AP3", "AP4", "AP5"]
+    assert evaluation["result"]["AP"] == pytest.approx(ap)
+    assert len(evaluation["categories"]) == 500
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_test_each_image_once_and_as_one_process_does(finished, settings, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    for file in RESULTS:
+        (folder / file).unlink()
+    # Nothing is left to train: the two test the same weights, 3 images and 2.
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "equigrad"]
+    line += ["train", KNOWN, "--folder", str(folder), "--resume"]
+    line += [word for setting in settings for word in ("--set", setting)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    shards = sorted((folder / "predictions").glob("*.npz"))
+    images = [np.load(shard)["image_ids"].tolist() for shard in shards]
+    assert images == [[10, 12, 14], [11, 13]]
+    assert evaluation_of(folder) == evaluation_of(finished)

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from equigrad.models.centre_assignment import CentreAssigner
+from equigrad.models.paa import CostAssigner
+from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
+from equigrad.recipes.tables import TABLES
+from equigrad.recipes.trained_categories import TrainedCategories
+from models.small_detectors import TinyPyramid
+
+RECIPES = [name for name, _ in all_recipes() if name.startswith("one_stage:")]
+COUNTS = np.array([9, 3, 1])
+CATEGORIES = TrainedCategories(("a", "b", "c"), ("rare",) * 3, COUNTS, COUNTS)
+
+
+def loss_of(name, method):
+    return load_recipe(f"one_stage:{name}", [f"method={method}"]).detector.method.loss(COUNTS)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_stands_for_every_row_of_its_table(name):
+    recipes = [load_recipe(name, settings) for settings in rows_of_recipe(name)]
+    (table,) = {recipe.table for recipe in recipes}
+    assert [recipe.row for recipe in recipes] == list(TABLES[table])
+
+
+def test_every_published_table_has_a_recipe():
+    starts = ("ablation_study_components", "s_effect", "one_stage_with_efl", "oid_results", "coco_results")
+    published = {name for name in TABLES if name.startswith(starts) or name.endswith("one-stage)")}
+    assert {load_recipe(name).table for name in RECIPES} == published
+    assert len(published) == 11
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "printed"),
+    [
+        ("main_results (ResNet-50, one-stage)", "RetinaNet", [18.5, 9.6, 16.1, 25.0]),
+        ("main_results (ResNet-101, one-stage)", "EFL", [29.2, 23.5, 27.4, 33.8]),
+        ("ablation_study_components", "FF", [26.2, 17.7, 24.7, 31.5]),
+        ("s_effect", "s=12", [26.5, 19.9, 24.6, 31.6]),
+        ("one_stage_with_efl (FCOS*)", "FL+EQL", [23.0, 14.1, 21.3, 28.7]),
+        ("one_stage_with_efl (PAA)", "EFL", [25.6, 19.8, 23.8, 30.2]),
+        ("oid_results (R50, one-stage)", "Baseline†", [43.3, 19.4, 44.3, 49.5, 50.6, 52.2]),
+        ("coco_results", "EFL(s=2)", [42.4, 61.0, 46.1, 26.5, 46.2, 53.2]),
+    ],
+)
+def test_published_numbers_are_those_printed(table, row, printed):
+    assert list(TABLES[table][row].values()) == printed
+
+
+def test_rows_that_are_the_same_training_have_the_same_numbers():
+    efl, baseline = [27.5, 20.2, 26.1, 32.4], [25.7, 14.3, 23.8, 32.7]
+    for table, rows in {
+        "main_results (ResNet-50, one-stage)": ("EFL", "Baseline†"),
+        "ablation_study_components": ("WF FF", "none"),
+        "s_effect": ("s=8", "s=0"),
+        "one_stage_with_efl (Baseline†)": ("EFL", "FL"),
+    }.items():
+        assert [list(TABLES[table][row].values()) for row in rows] == [efl, baseline]
+
+
+@pytest.mark.parametrize("name", ["lvis_r50", "lvis_fcos", "coco"])
+def test_training_is_2x_with_a_long_warm_up_and_clipped_gradients(name):
+    recipe = load_recipe(f"one_stage:{name}")
+    training, schedule = recipe.training, recipe.training.schedule
+    assert (training.batch_size, training.max_grad_norm, schedule.epochs) == (16, 35.0, 24)
+    assert (training.optimizer.lr, training.optimizer.momentum, training.optimizer.weight_decay) == (0.02, 0.9, 1e-4)
+    factors = [schedule.factor(1000 * epoch, 1000, 24_000) for epoch in (0, 0.5, 1, 15, 16, 22)]
+    assert factors == pytest.approx([0.001, 0.5005, 1, 1, 0.1, 0.01])
+    assert (recipe.views.short, recipe.views.long) == ((640, 672, 704, 736, 768, 800), 1333)
+    assert (recipe.sampler, recipe.repeat_threshold) == ("random" if name == "coco" else "repeat_factor", 0.001)
+
+
+def test_openimages_is_trained_as_released():
+    recipe = load_recipe("one_stage:openimages_r101", ["method=efl"])
+    schedule = recipe.training.schedule
+    assert (recipe.sampler, recipe.views.short, recipe.training.max_grad_norm) == ("random", (800,), 35.0)
+    factors = [schedule.factor(step, 10_000, 180_000) for step in (0, 500, 119_999, 120_000, 160_000)]
+    assert factors == pytest.approx([0.001, 1, 1, 0.1, 0.01])
+    assert schedule.total_steps(10_000) == 180_000
+
+
+def test_rows_differ_in_their_losses():
+    assert [loss_of("focus_scales", f"s{scale}").focus_scale for scale in (0, 1, 2, 4, 8, 12)] == [0, 1, 2, 4, 8, 12]
+    assert [loss_of("coco", method).focus_scale for method in ("fl", "s2", "s4", "s8")] == [0, 2, 4, 8]
+    assert type(loss_of("lvis_paa", "fl_eql")).__name__ == "FocalEqualizationLoss"
+    components = [loss_of("components", method) for method in ("wf", "ff", "wf_ff")]
+    assert [(loss.focusing, loss.weighting) for loss in components] == [(False, True), (True, False), (True, True)]
+    assert loss_of("components", "none").focus_scale == loss_of("lvis_r50", "retinanet").focus_scale == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "extra", "prior", "num_anchors"),
+    [
+        ("lvis_r50", "retinanet", ("c5", False), 0.01, 9),
+        ("lvis_r50", "baseline", ("lateral", False), 0.001, 2),
+        ("lvis_fcos", "fl", ("p5", True), 0.01, 1),
+        ("lvis_paa", "fl", ("p5", False), 0.01, 1),
+        ("lvis_atss", "efl", ("p5", False), 0.01, 1),
+        ("openimages_r50", "efl", ("lateral", False), 0.001, 2),
+    ],
+)
+def test_detectors_are_built_as_published(name, method, extra, prior, num_anchors):
+    recipe = load_recipe(f"one_stage:{name}", [f"method={method}"])
+    settings = recipe.backbone.build.keywords
+    assert (settings["extra"], settings["extra_relu"]) == extra
+    model = recipe.detector(TinyPyramid(strides=(8, 16, 32, 64, 128)), CATEGORIES)
+    assert model.grid.num_anchors == num_anchors
+    assert_close(model.head.logits.bias.sigmoid(), torch.full((3 * num_anchors,), prior))
+    kinds = {"lvis_fcos": CentreAssigner, "lvis_paa": CostAssigner}
+    assert isinstance(model.assigner, kinds.get(name, object))
+
+
+def test_missing_files_are_named_with_what_to_set():
+    recipe = load_recipe("one_stage:lvis_r50", ["data.train=nowhere.json"])
+    with pytest.raises(FileNotFoundError, match=r"nowhere.json: no such file or folder; .* --set data.train="):
+        recipe.load()

@@ -1,0 +1,118 @@
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from tests.models.rcnn_cases import make_batch, small_pyramid
+from torch.testing import assert_close
+
+import equigrad
+from equigrad.models.rcnn import faster_rcnn
+from equigrad.models.rcnn_stages import CLASSIFIER
+from equigrad.recipes import roi_methods
+from equigrad.recipes.overrides import override
+from equigrad.recipes.roi_methods import (
+    BAGS,
+    CE,
+    NORCAL,
+    ROI_METHODS,
+    SEESAW_COSINE,
+    SIGMOID_EQL,
+    SOFTMAX_EQL_COSINE,
+    NewClassifier,
+    NewScales,
+    TwoStage,
+    blocked_by_images,
+    blocked_by_instances,
+    grad_blocking,
+)
+from equigrad.recipes.trained_categories import TrainedCategories
+
+IMAGE_COUNTS, INSTANCE_COUNTS = [1, 8, 20, 300, 40], [1, 50, 60, 5000, 70]
+CATEGORIES = TrainedCategories(
+    tuple("abcde"), ("rare",) * 5, np.array(IMAGE_COUNTS, np.int64), np.array(INSTANCE_COUNTS, np.int64)
+)
+SMALL = partial(faster_rcnn, num_features=16, num_mask_channels=8, num_proposals=20)
+METHODS = {
+    **ROI_METHODS,
+    "seesaw_cosine": SEESAW_COSINE,
+    "softmax_eql_cosine": SOFTMAX_EQL_COSINE,
+    "grad_blocking": grad_blocking(partial(blocked_by_images, threshold=10)),
+}
+
+
+def make_model(method, seed=0):
+    torch.manual_seed(seed)
+    return TwoStage(method, with_masks=True, build=SMALL)(small_pyramid(seed), CATEGORIES)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_detector_with_any_method_learns_and_detects(name):
+    model = make_model(METHODS[name])
+    losses = model(*make_batch())
+    sum(losses.values()).backward()
+    assert model.get_submodule(CLASSIFIER).weight.grad.abs().sum() > 0
+    assert set(losses) == {"classification", "box", "mask", "rpn_objectness", "rpn_box"}
+    with torch.no_grad():
+        found = model.eval()(*make_batch())[0]
+    assert found["labels"].numel() == 0 or int(found["labels"].max()) < 5
+
+
+def test_bags_groups_by_objects():
+    assert BAGS.loss(CATEGORIES).layout.group.tolist() == [0, 1, 1, 2, 1]
+    assert BAGS.scores(CATEGORIES).layout.group.tolist() == [0, 1, 1, 2, 1]
+
+
+def test_grad_blocking_counts_images_or_objects():
+    assert blocked_by_images(CATEGORIES, threshold=20).kept.tolist() == [0, 0, 1, 1, 1]
+    assert blocked_by_instances(CATEGORIES, threshold=65).kept.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_sigmoids_start_at_the_published_prior():
+    for name in ("bce", "sigmoid_eql", "grad_blocking"):
+        bias = make_model(METHODS[name]).get_submodule(CLASSIFIER).bias
+        assert_close(bias.sigmoid(), torch.full_like(bias, 0.001))
+
+
+def test_norcal_calibrates_the_scores_of_a_softmax_with_image_counts():
+    logits = torch.randn(7, 6)
+    expected = equigrad.calibration.norcal(logits, IMAGE_COUNTS, power=0.6)[:, :-1]
+    assert_close(NORCAL.scores(CATEGORIES)(logits), expected)
+    assert type(NORCAL.loss(CATEGORIES)) is type(CE.loss(CATEGORIES))
+
+
+def test_the_power_of_norcal_can_be_set():
+    changed = override(TwoStage(NORCAL), ["method.scores.power=0.2"])
+    assert changed.method.scores.power == 0.2
+    logits = torch.randn(7, 6)
+    assert not torch.equal(changed.method.scores(CATEGORIES)(logits), NORCAL.scores(CATEGORIES)(logits))
+
+
+def test_a_new_classifier_takes_the_rest_of_a_first_stage_with_another_loss():
+    first = make_model(SIGMOID_EQL, seed=1)
+    for method in (CE, BAGS):
+        model = make_model(method)
+        NewClassifier().load(model, first.state_dict())
+        NewClassifier().change(model)
+        assert torch.equal(model.roi_heads.box_head.fc6.weight, first.roi_heads.box_head.fc6.weight)
+        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+        assert trained == {f"{CLASSIFIER}.weight", f"{CLASSIFIER}.bias"}
+
+
+@pytest.mark.parametrize(("first", "second"), [(CE, CE), (SIGMOID_EQL, roi_methods.BCE_OBJECTNESS)])
+def test_scales_start_where_the_first_stage_ended(first, second):
+    trained, model = make_model(first, seed=1), make_model(second)
+    NewScales().load(model, trained.state_dict())
+    NewScales().change(model)
+    assert [name for name, weight in model.named_parameters() if weight.requires_grad] == [f"{CLASSIFIER}.scale"]
+    images, targets = make_batch()
+    with torch.no_grad():
+        before, after = (each.eval()(images, targets)[0]["scores"] for each in (trained, model))
+    assert_close(after, before)
+
+
+@pytest.mark.parametrize(("first", "second"), [(SIGMOID_EQL, CE), (CE, roi_methods.BCE_OBJECTNESS)])
+def test_scales_refuse_the_classifier_of_another_loss(first, second):
+    model = make_model(second)
+    with pytest.raises(ValueError, match=r"both stages need the same loss: .* has no roi_heads.classification_loss"):
+        NewScales().load(model, make_model(first).state_dict())

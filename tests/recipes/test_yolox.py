@@ -1,0 +1,106 @@
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from detection_on_disk import annotation, coco, image, write_json, write_pictures
+from engine.toy import assert_identical, read_metrics
+from equigrad.engine import Schedule, load_checkpoint
+from equigrad.engine.checkpoint import checkpoint_files
+from equigrad.engine.optimizers import build_optimizer
+from equigrad.models.small_fpn import SmallFPN
+from equigrad.recipes.catalogue import load_recipe, rows_of_recipe
+from equigrad.recipes.detection_data import CocoFiles
+from equigrad.recipes.tables import TABLES
+from equigrad.recipes.trained_categories import TrainedCategories
+
+COUNTS = np.array([9, 3, 1])
+CATEGORIES = TrainedCategories(("a", "b", "c"), ("rare",) * 3, COUNTS, COUNTS)
+PYRAMID = partial(SmallFPN, width=8, num_channels=16, strides=(8, 16, 32))
+
+
+@pytest.mark.parametrize("name", ["yolox:lvis_small", "yolox:lvis_medium"])
+def test_a_recipe_stands_for_every_row_of_its_table(name):
+    recipes = [load_recipe(name, settings) for settings in rows_of_recipe(name)]
+    (table,) = {recipe.table for recipe in recipes}
+    assert [recipe.row for recipe in recipes] == list(TABLES[table]) == ["Sigmoid", "FL", "EFL", "QFL", "EQFL"]
+
+
+def test_published_numbers_are_those_printed():
+    assert list(TABLES["yolox_results (small)"]["EFL"].values()) == [23.3, 18.1, 21.2, 28.0]
+    assert list(TABLES["yolox_results (medium)"]["EQFL"].values()) == [31.0, 24.0, 29.1, 36.2]
+
+
+def test_training_is_that_of_yolox_from_scratch():
+    recipe = load_recipe("yolox:lvis_medium")
+    training, schedule = recipe.training, recipe.training.schedule
+    assert (training.batch_size, training.ema.decay, training.ema.ramp) == (128, 0.9998, 2000)
+    assert (training.optimizer.momentum, training.optimizer.nesterov, training.optimizer.weight_decay) == (
+        *(0.9, True, 5e-4),
+    )
+    factors = [schedule.factor(100 * epoch, 100, 30_000) for epoch in (0, 2.5, 5, 145, 285, 299)]
+    assert factors == pytest.approx([0, 0.25, 1, 0.525, 0.05, 0.05])
+    assert (recipe.views.size, recipe.views.sizes[0], recipe.views.sizes[-1]) == (640, 480, 800)
+    assert (recipe.sampler, recipe.views.mixup, recipe.views.num_strong_epochs) == ("repeat_factor", True, 285)
+    assert recipe.backbone().num_channels == 192
+
+
+def test_the_authors_yolox_has_half_the_learning_rate_and_l1_at_the_end():
+    sigmoid, star = (load_recipe("yolox:lvis_small", [f"method={name}", "epochs=40"]) for name in ("sigmoid", "efl"))
+    assert (sigmoid.training.optimizer.lr, star.training.optimizer.lr) == (0.02, 0.04)
+    assert (sigmoid.training.schedule.epochs, sigmoid.views.num_strong_epochs) == (40, 25)
+    model, star_model = (recipe.detector(PYRAMID(), CATEGORIES) for recipe in (sigmoid, star))
+    assert (model.box_losses["l1"].first_epoch, star_model.box_losses["l1"].first_epoch) == (25, 0)
+    assert (model.classifies_background, star_model.classifies_background) == (False, True)
+    assert star_model.classification_loss.focus_scale == 4
+
+
+@pytest.mark.parametrize(("method", "decayed"), [("sigmoid", set()), ("eqfl", {"logits.bias"})])
+def test_weight_decay_spares_norms_and_biases_but_those_of_the_classifiers_of_yolox_star(method, decayed):
+    recipe = load_recipe("yolox:lvis_small", [f"method={method}"])
+    model = recipe.detector(PYRAMID(), CATEGORIES)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = set()
+    for group in build_optimizer(model, recipe.training.optimizer).param_groups:
+        for parameter in group["params"]:
+            if parameter.dim() == 1 and group["weight_decay"] > 0:
+                found.add(".".join(names[id(parameter)].split(".")[-2:]))
+    assert found == decayed
+
+
+@pytest.fixture
+def small_yolox(tmp_path):
+    """YOLOX with 6 small images: three steps with mosaics, then three without and with L1."""
+    content = coco(
+        images=[image(number, height=48, width=64) for number in range(1, 7)],
+        annotations=[annotation(number, image_id=number, box=(4, 6, 30, 36), area=1080.0) for number in range(1, 7)],
+    )
+    train = write_json(tmp_path / "train.json", content)
+    recipe = load_recipe("yolox:lvis_small", ["method=sigmoid", "epochs=16"])
+    training = replace(
+        recipe.training,
+        schedule=Schedule(epochs=2),
+        batch_size=2,
+        num_workers=0,
+        log_every=1,
+        checkpoint_every=1,
+        keep_checkpoints=9,
+    )
+    data = CocoFiles(train, train, write_pictures(tmp_path, content))
+    return replace(recipe, data=data, views=recipe.views.at_size(64), backbone=PYRAMID, training=training)
+
+
+def test_l1_begins_with_the_plain_images_and_a_resumed_run_ends_bit_identical(small_yolox, tmp_path):
+    folder, resumed = tmp_path / "run", tmp_path / "resumed"
+    small_yolox.run(folder, resume=False, source={}, command=["equigrad"])
+    assert ["l1" in line["losses"] for line in read_metrics(folder)] == [False] * 3 + [True] * 3
+    shutil.copytree(folder, resumed)
+    for file in checkpoint_files(resumed)[4:]:  # as if it had been killed in the second epoch
+        file.unlink()
+    small_yolox.run(resumed, resume=True, source={}, command=["equigrad"])
+    end, expected = (load_checkpoint(checkpoint_files(each)[-1]) for each in (resumed, folder))
+    assert end["step"] == 6
+    for part in ("model", "optimizer", "ema", "ranks"):
+        assert_identical(end[part], expected[part])

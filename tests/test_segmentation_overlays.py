@@ -1,0 +1,64 @@
+"""What `examples/` show of runs of semantic segmentation: overlays side by side, and places of the right category."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from equigrad.cli import main
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SETTINGS = [
+    *("data.num_glyphs=5", "data.max_count=16", "data.imbalance_factor=8", "data.test_count=2"),
+    *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of the same scenes."""
+    folders = [tmp_path_factory.mktemp("runs") / method for method in ("ce", "softmax_eql")]
+    for folder in folders:
+        words = [word for setting in [f"method={folder.name}", *SETTINGS] for word in ("--set", setting)]
+        assert main(["train", "tiny:segmentation", *words, "--run", str(folder)]) == 0
+    return folders
+
+
+def run_example(name, *arguments):
+    line = [sys.executable, EXAMPLES / name, *arguments]
+    return subprocess.run([str(word) for word in line], capture_output=True, text=True, check=False)
+
+
+def draw(folders, output, *arguments):
+    return run_example("segmentation_overlays.py", *folders, "--output", output, *arguments)
+
+
+def test_the_image_the_truth_and_every_run_are_drawn_beside_each_other(runs, tmp_path):
+    both, one = tmp_path / "both", tmp_path / "one"
+    drawn = draw(runs, both, "--images", "2")
+    assert drawn.returncode == 0, drawn.stderr
+    assert sorted(drawn.stdout.split()) == sorted(str(file) for file in both.iterdir())
+    names = [file.stem for file in both.iterdir()]
+    assert len(names) == 2
+    draw(runs[:1], one, "--names", *names)
+    for name in names:  # four panels in two rows, three in one
+        heights = [Image.open(folder / f"{name}.png").height for folder in (both, one)]
+        assert heights[0] > 1.5 * heights[1]
+
+
+def test_an_unknown_image_is_named(runs, tmp_path):
+    drawn = draw(runs, tmp_path, "--names", "nowhere")
+    assert drawn.returncode == 1
+    assert drawn.stderr.startswith("error: no test image 'nowhere'")
+
+
+def test_the_right_category_has_a_place_in_every_group(runs):
+    printed = run_example("segmentation_ranks.py", runs[0])
+    assert printed.returncode == 0, printed.stderr
+    rows = [line.strip("| ").split(" | ") for line in printed.stdout.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["head", "medium", "tail"]
+    places = [float(row[2]) for row in rows]
+    assert all(1 <= place <= 6 for place in places)
+    assert places[0] < places[2]  # of six categories, the background is the first answer after one epoch
