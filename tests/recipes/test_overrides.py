@@ -49,6 +49,21 @@ def test_sets_a_field_by_its_path_in_the_type_it_has(assignment, read):
     assert read(override(Outer(), [assignment]))
 
 
+@dataclass(frozen=True)
+class EitherOr:
+    epochs: int | None = 12
+    steps: int | None = None
+
+    def __post_init__(self):
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give epochs or steps")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_fields_that_belong_together_are_set_together(order):
+    assert override(EitherOr(), ["epochs=none", "steps=5"][::order]) == EitherOr(None, 5)
+
+
 def test_later_assignments_win_and_the_original_stays():
     original = Outer()
     assert override(original, ["inner.epochs=3", "inner.epochs=4"]).inner.epochs == 4

@@ -3,7 +3,7 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -11,35 +11,47 @@ Settings = TypeVar("Settings")
 
 
 def override(settings: Settings, assignments: Iterable[str]) -> Settings:
-    """The settings with `path.to.field=value` applied, one after the other.
+    """The settings with all of `path.to.field=value` applied at once; of two for the same field, the later wins.
+
+    At once, because a dataclass may refuse one of two fields that belong together.
 
     Raises:
         ValueError: for an unknown field or a value that is not of the field's type; says what would be.
     """
+    texts: dict[str, str] = {}
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
         if not separator or not path:
             raise ValueError(f"--set {assignment}: expected field=value")
-        settings = _replace(settings, path.split("."), text, path)
-    return settings
+        texts[path] = text
+    changed: Settings = _replace(settings, "", texts)
+    return changed
 
 
-def _replace(settings: Any, names: list[str], text: str, path: str) -> Any:
-    name, *rest = names
+def _replace(settings: Any, place: str, texts: Mapping[str, str]) -> Any:
+    """The settings at a place of the recipe, with texts by path from there on."""
+    if not texts:
+        return settings
     if not dataclasses.is_dataclass(settings) or isinstance(settings, type):
-        parent = path.rsplit(".", len(names))[0]
-        raise ValueError(f"--set {path}: {parent} is {settings!r}, which has no fields to set")
+        path = f"{place}{next(iter(texts))}"
+        raise ValueError(f"--set {path}: {place.rstrip('.')} is {settings!r}, which has no fields to set")
     fields = [field.name for field in dataclasses.fields(settings)]
-    if name not in fields:
-        raise ValueError(f"--set {path}: no field {name!r} in {type(settings).__name__}, which has {', '.join(fields)}")
-    if rest:
-        value = _replace(getattr(settings, name), rest, text, path)
-    else:
-        value = parse_text(text, typing.get_type_hints(type(settings))[name], path)
+    values: dict[str, Any] = {}
+    for path, text in texts.items():
+        name, _, rest = path.partition(".")
+        if name not in fields:
+            known = f"{type(settings).__name__}, which has {', '.join(fields)}"
+            raise ValueError(f"--set {place}{path}: no field {name!r} in {known}")
+        if not rest:
+            values[name] = parse_text(text, typing.get_type_hints(type(settings))[name], f"{place}{name}")
+    for name in dict.fromkeys(path.partition(".")[0] for path in texts):
+        below = {path.partition(".")[2]: text for path, text in texts.items() if path.startswith(f"{name}.")}
+        values[name] = _replace(values.get(name, getattr(settings, name)), f"{place}{name}.", below)
     try:
-        return dataclasses.replace(settings, **{name: value})
+        return dataclasses.replace(settings, **values)
     except (TypeError, ValueError) as error:  # what the dataclass itself refuses
-        raise ValueError(f"--set {path}={text}: {error}") from error
+        given = " ".join(f"--set {place}{path}={text}" for path, text in texts.items())
+        raise ValueError(f"{given}: {error}") from error
 
 
 def parse_text(text: str, kind: Any, path: str) -> Any:

@@ -1,0 +1,81 @@
+"""A user's own annotation file and folder, through the command line."""
+
+import pytest
+
+from detection_on_disk import annotation, coco, image, write_json, write_pictures
+from equigrad.cli import main
+from equigrad.recipes.catalogue import load_recipe
+
+SMALL = [
+    *("views.short=64", "views.test_short=64", "views.long=96", "training.schedule.epochs=1", "training.batch_size=2"),
+    *("training.num_workers=0", "training.log_every=1"),
+]
+
+
+def content(num_images=6, categories=None):
+    images = [image(number, height=48, width=64) for number in range(1, num_images + 1)]
+    annotations = [
+        annotation(number, image_id=number, category_id=(1, 7)[number % 2], box=(4, 6, 30, 36), area=1080.0)
+        for number in range(1, num_images + 1)
+    ]
+    return coco(images, annotations, categories)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Annotations of six images, and the images."""
+    write_pictures(tmp_path / "photos", content())
+    write_json(tmp_path / "train.json", content())
+    write_json(tmp_path / "val.json", content(3))
+    return tmp_path
+
+
+def train(folder, *settings, **data):
+    paths = {"train": "train.json", "test": "val.json", "images": "photos", **data}
+    given = [f"data.{field}={folder / path if path != 'none' else path}" for field, path in paths.items()]
+    words = [word for setting in [*given, *SMALL, *settings] for word in ("--set", setting)]
+    return main(["train", "own_data:detection", "--run", str(folder / "run"), *words])
+
+
+def test_a_users_boxes_are_trained_on_with_one_command(files, capsys):
+    assert train(files) == 0
+    assert "APr" in capsys.readouterr().out.splitlines()[-2]
+    assert {"categories.json", "evaluation.json", "report.html"} <= {file.name for file in (files / "run").iterdir()}
+    assert main(["evaluate", str(files / "run"), "--json", str(files / "result.json")]) == 0
+    assert main(["predict", str(files / "run"), str(files / "photos" / "1.png")]) == 0
+
+
+def test_one_annotation_file_is_enough(files, capsys):
+    assert train(files, "method=fl", test="none") == 0
+    assert "5 images" in capsys.readouterr().out  # a fifth of the six is held out
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "line"),
+    [
+        ({"train": "tain.json"}, [], "tain.json: no such file or folder; name yours with --set data.train=…"),
+        ({"images": "fotos"}, [], "fotos: no such file or folder; name yours with --set data.images=…"),
+        ({"images": "empty"}, [], "1.png: no such image"),
+        ({"test": "other.json"}, [], "categories must be those of"),
+        ({"train": "broken.json"}, [], "broken.json"),
+        ({}, ["data.imges=photos"], "no field 'imges' in CocoFiles, which has train, test, images"),
+        ({}, ["method=elf"], "--set method=elf: expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
+        ({}, ["views.short=big"], "--set views.short=big: expected values with commas between them"),
+        ({}, ["backbone.weights=nowhere.pth"], "nowhere.pth: no such weight file"),
+    ],
+)
+def test_a_mistake_gets_one_line_that_names_it(data, settings, line, files, capsys):
+    (files / "empty").mkdir()
+    write_json(files / "other.json", content(3, [{"id": 7, "name": "wolf"}, {"id": 1, "name": "cat"}]))
+    write_json(files / "broken.json", '{"images": [], "annotations": 3')
+    assert train(files, *settings, **data) == 1
+    told = capsys.readouterr().err.strip()
+    assert len(told.splitlines()) == 1
+    assert told.startswith("equigrad: ")
+    assert line in told
+
+
+def test_the_defaults_are_efl_on_an_imagenet_backbone():
+    recipe = load_recipe("own_data:detection")
+    assert type(recipe.detector.method.loss([1, 2])).__name__ == "EqualizedFocalLoss"
+    assert (recipe.backbone.weights, recipe.detector.build.__name__) == ("package", "improved_atss")
