@@ -20,6 +20,7 @@ Colours = NDArray[np.uint8]  # (…, 3)
 LabelMap = NDArray[np.integer[Any]]  # (H, W); what is below 0 is ignored
 
 _PANEL_WIDTH, _ROW_HEIGHT, _DPI = 4.2, 0.17, 150  # inches
+_PATCH_WIDTH, _LETTER = 0.6, 0.065  # inches of an entry of the legend
 _MAX_ENTRIES = 36  # of the legend
 _IGNORED = 0.35  # brightness of pixels without category
 _STYLE: dict[str, Any] = {
@@ -87,7 +88,8 @@ def overlays_png(
     num_columns = min(len(panels), 2) if len(panels) in (2, 4) else min(len(panels), 3)
     num_rows = -(-len(panels) // num_columns)
     entries = legend_entries(list(label_maps.values()), class_names, rare)
-    legend_columns = 2 * num_columns
+    longest = max((len(text) for _, text in entries), default=0)
+    legend_columns = max(1, min(2 * num_columns, int(_PANEL_WIDTH * num_columns / (_PATCH_WIDTH + longest * _LETTER))))
     legend_height = 0.25 + _ROW_HEIGHT * -(-len(entries) // legend_columns)
     panel_height = 0.25 + _PANEL_WIDTH * image.shape[0] / image.shape[1]
     with rc_context(_STYLE):  # type: ignore[arg-type]  # newer stubs list every key

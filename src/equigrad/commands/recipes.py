@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -35,10 +35,18 @@ def list_recipes(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     print(f"{'recipe':{widths[0]}}  {'table of the paper':{widths[1]}}")
     for name, function in functions.items():
         print(f"{name:{widths[0]}}  {tables[name]:{widths[1]}}  {(function.__doc__ or '').splitlines()[0]}")
-    rows = {name: rows_of_recipe(name) for name in functions}
-    methods = dict.fromkeys(settings[0] for found in rows.values() if len(found) > 1 for settings in found)
-    names = ", ".join(method.removeprefix("method=") for method in methods)
-    print(f"\nRows of the tables, by --set method=NAME: {names}")
+    print("\nRows of the tables, by --set method=NAME:")
+    for methods, recipes in _recipes_by_methods({name: rows_of_recipe(name) for name in functions}).items():
+        print(f"  {', '.join(methods)}\n      {', '.join(recipes)}")
+
+
+def _recipes_by_methods(rows: Mapping[str, Sequence[Sequence[str]]]) -> dict[tuple[str, ...], list[str]]:
+    """Recipes that have the same methods to choose from."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, settings in rows.items():
+        if len(settings) > 1:
+            groups.setdefault(tuple(first.removeprefix("method=") for first, *_ in settings), []).append(name)
+    return groups
 
 
 def check_recipes(names: Sequence[str], assignments: Sequence[str]) -> None:
