@@ -26,7 +26,7 @@ QUICK = {
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
-    "examples/seed_table.py": None,  # needs runs, which take minutes
+    "examples/seed_table.py": None,  # needs runs: tests/test_seed_table.py
     "examples/segmentation_ranks.py": None,  # the same as the next
     "examples/segmentation_overlays.py": None,  # needs runs: tests/test_segmentation_overlays.py makes them
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
