@@ -2,8 +2,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("equigrad", deadline=None)
+hypothesis.settings.load_profile("equigrad")
 
 GOLDEN = Path(__file__).parent / "golden"
 

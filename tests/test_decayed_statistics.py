@@ -70,7 +70,7 @@ def test_a_poisoned_start_is_forgotten():
     half_life=st.floats(0.1, 1e6),
     batches=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=10),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_sums_are_weighted_by_age(half_life, batches):
     statistics = GradientStatistics(1, half_life=half_life)
     for positive, negative in batches:

@@ -23,7 +23,7 @@ from equigrad.decoupling import (
 )
 from equigrad.models.cosine_classifier import CosineClassifier
 
-few_examples = settings(max_examples=50, deadline=None)  # a busy machine is no failure
+few_examples = settings(max_examples=50)  # a busy machine is no failure
 SECOND_STAGES = [retrain_classifier, learn_scales, align]
 
 

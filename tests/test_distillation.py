@@ -67,7 +67,7 @@ def test_the_divergence_by_hand():
 
 
 @given(seed=st.integers(0, 2**16), weight=st.floats(0, 1), temperature=st.floats(0.5, 10), power=st.floats(0, 2))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_value_and_gradient_are_those_of_the_plain_formula(seed, weight, temperature, power):
     logits, labels, teacher = batch(seed=seed)
     counted = labels != IGNORE

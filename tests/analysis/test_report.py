@@ -121,7 +121,7 @@ def test_the_names_must_be_as_many_as_the_runs(folders, tmp_path):
         write_report(folders, tmp_path / "report.html", names=["one"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE, HOSTILE)
 def test_no_text_from_data_becomes_markup(tmp_path_factory, category, run_name):
     folder = tmp_path_factory.mktemp("hostile")

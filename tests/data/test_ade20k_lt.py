@@ -34,7 +34,7 @@ def ade20k():
     return simulated_presence(load_frequencies("ade20k").image_counts, ADE20K_SIZE)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(PRESENCES, st.floats(0, 1), st.integers(0, 5))
 def test_quota_leaves_no_category_above_its_share(presence, rate, seed):
     subset = long_tailed_subset(presence, rate=rate, seed=seed)
@@ -54,7 +54,7 @@ def test_quota_removes_only_what_is_too_much():
     assert {0, 1, 2} <= set(subset.kept.tolist())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(PRESENCES, st.floats(0, 1), st.sampled_from(["union", "top_up"]))
 def test_readings_that_add_reach_the_share_of_every_category(presence, rate, reading):
     subset = long_tailed_subset(presence, rate=rate, reading=reading)

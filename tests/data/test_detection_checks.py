@@ -465,7 +465,7 @@ FIELDS = {
 places = st.sampled_from([(section, name) for section, names in FIELDS.items() for name in (None, *names.split())])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(places, broken, min_size=1, max_size=4))
 def test_nothing_in_a_file_makes_the_checks_fail_or_the_reader_pass_an_error(tmp_path_factory, changes):
     content = json.loads(json.dumps(coco()))

@@ -132,7 +132,7 @@ def test_an_affine_map_fills_where_there_is_no_image(item):
 
 
 @given(angle=st.floats(-0.5, 0.5), scale=st.floats(0.5, 2), x=st.integers(40, 100), y=st.integers(40, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_box_around_the_corners_is_that_of_a_rotated_rectangle(angle, scale, x, y):
     size = (160, 160)
     item = make_item([rectangle(size, (x, y, x + 25, y + 18))], size)
@@ -179,7 +179,7 @@ def test_targets_with_other_fields_or_rows_are_refused(item):
     original=st.tuples(st.integers(20, 900), st.integers(20, 900)),
     network=st.tuples(st.integers(20, 900), st.integers(20, 900)),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_boxes_go_back_to_the_original_image(original, network):
     image = tv_tensors.Image(torch.zeros(3, *original, dtype=torch.uint8))
     boxes = torch.tensor([[0, 0, original[1], original[0]], [3, 4, 15, 19]], dtype=torch.float32)

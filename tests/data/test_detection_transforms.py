@@ -69,7 +69,7 @@ def items(draw):
 
 @each_transform
 @given(item=items(), seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_boxes_stay_those_of_their_masks(transform, item, seed):
     torch.manual_seed(seed)
     image, target = transform(*item)
@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_cropped_anywhere():
 
 
 @given(item=items(), seed=st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_crop_keeps_an_object_if_asked(item, seed):
     torch.manual_seed(seed)
     image, target = RandomCrop((0.1, 0.5))(*item)

@@ -39,7 +39,7 @@ def agree(image, labels):
     return bool((image[0][is_sample] == labels[is_sample] * 40).all())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(2, 90), st.integers(2, 90), st.integers(0, 10_000))
 def test_training_gives_the_crop_size_whatever_comes(height, width, seed):
     torch.manual_seed(seed)

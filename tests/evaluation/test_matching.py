@@ -1,6 +1,6 @@
 import numpy as np
 import pycocotools.mask as mask_api
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from equigrad.evaluation import matching
@@ -37,7 +37,6 @@ def cells(draw):
     return made
 
 
-@settings(deadline=None)
 @given(cells(), st.integers(1, 20))
 def test_all_cells_together_match_as_each_alone(drawn, pairs_at_once):
     numbers = [np.repeat(np.arange(len(drawn)), [cell[0].shape[axis] for cell in drawn]) for axis in (0, 1)]

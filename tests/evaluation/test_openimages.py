@@ -505,7 +505,7 @@ def plain_area(outcomes, num_boxes):
     return total
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32 - 1), expand_detections=st.booleans())
 def test_it_agrees_with_a_second_implementation(seed, expand_detections):
     images, detections = random_case(seed)
@@ -514,7 +514,7 @@ def test_it_agrees_with_a_second_implementation(seed, expand_detections):
     assert list(ours.values()) == pytest.approx(theirs, nan_ok=True, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_rows_and_images_does_not_matter(seed):
     images, detections = random_case(seed)
@@ -527,7 +527,7 @@ def test_the_order_of_rows_and_images_does_not_matter(seed):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), factor=st.sampled_from([0.5, 2.0, 64.0]))
 def test_stretching_an_axis_and_rescaling_scores_do_not_matter(seed, factor):
     images, detections = random_case(seed)

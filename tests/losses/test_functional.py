@@ -67,7 +67,7 @@ batches = st.builds(
 
 
 @given(batches)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_loss_gradient_and_sums_are_those_of_autograd(batch):
     (expected_gradient,) = torch.autograd.grad(expected := batch.plain(), batch.logits)
     loss, sums = batch.ours(reduction="sum")
@@ -80,7 +80,7 @@ def test_loss_gradient_and_sums_are_those_of_autograd(batch):
 
 
 @given(batches)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_order_of_samples_changes_nothing(batch):
     order = torch.randperm(len(batch.labels))
     loss, sums = batch.ours(reduction="sum")
@@ -93,7 +93,7 @@ def test_the_order_of_samples_changes_nothing(batch):
 
 
 @given(batches, st.integers(1, 40))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_block_size_changes_nothing(batch, block_elements):
     loss, sums = batch.ours()
     (gradient,) = torch.autograd.grad(loss, batch.logits)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import equigrad
@@ -58,7 +58,6 @@ def plain_max_iou(boxes, objects, positive, negative):
 
 
 @pytest.mark.parametrize("block", [2**20, 50])
-@settings(deadline=None)
 @given(case=objects())
 def test_max_iou_agrees_with_plain_loops(monkeypatch_module, block, case):
     boxes, labels = case
@@ -70,7 +69,6 @@ def test_max_iou_agrees_with_plain_loops(monkeypatch_module, block, case):
     assert result.labels[result.positives].tolist() == labels[result.matched[result.positives]].tolist()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(2, 8))
 def test_the_order_of_objects_does_not_matter(seed, num_objects):
     assert_order_of_objects_is_irrelevant(MaxIoUAssigner(), anchors(), seed, num_objects)
@@ -100,7 +98,6 @@ def test_nobody_claims_anything():
     assert settle_claims(nothing, nothing, torch.empty(0), 3).tolist() == [-1, -1, -1]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=5),
     st.integers(1, 8),

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -51,7 +51,6 @@ def plain_atss(levels, boxes, num_candidates):
     return [min(claims[place])[1] if place in claims else -1 for place in range(len(flat))], closest
 
 
-@settings(deadline=None)
 @given(objects(), st.integers(1, 20), st.sampled_from([(2,), (2, 3), (1, 2, 4)]))
 def test_agrees_with_plain_loops(case, num_candidates, scales):
     boxes, labels = case
@@ -61,7 +60,6 @@ def test_agrees_with_plain_loops(case, num_candidates, scales):
     assert ATSSAssigner(num_candidates)(levels, boxes, labels).matched.tolist() == matched
 
 
-@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(2, 8))
 def test_the_order_of_objects_does_not_matter(seed, num_objects):
     assert_order_of_objects_is_irrelevant(ATSSAssigner(18), anchors(), seed, num_objects)

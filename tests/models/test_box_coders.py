@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -28,7 +28,6 @@ def box(draw, smallest=0.5, largest=300.0):
 
 
 @pytest.mark.parametrize("coder", CODERS.values(), ids=CODERS)
-@settings(deadline=None)
 @given(boxes=st.lists(box(), min_size=1, max_size=4), reference=box(smallest=8.0))
 def test_decoding_inverts_encoding(coder, boxes, reference):
     boxes = torch.stack(boxes)

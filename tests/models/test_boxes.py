@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 from torchvision.ops import box_iou, generalized_box_iou_loss
@@ -43,7 +43,6 @@ def test_a_legacy_box_is_a_plain_one_that_ends_a_pixel_earlier():
     assert_close(pairwise_iou(a - last_pixel, b - last_pixel, legacy_pixels=True), pairwise_iou(a, b))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 99))
 def test_pairwise_agrees_with_torchvision_and_with_pairs(num, others, seed):
     a, b = random_boxes(num, seed), random_boxes(others, seed + 100)
@@ -52,7 +51,6 @@ def test_pairwise_agrees_with_torchvision_and_with_pairs(num, others, seed):
     assert_close(overlaps, paired_iou(a[:, None], b[None]))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 99))
 def test_generalized_iou_and_its_gradient_agree_with_torchvision(num, seed):
     a, b = random_boxes(num, seed).requires_grad_(), random_boxes(num, seed + 100)

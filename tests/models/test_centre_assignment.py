@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from equigrad.models.anchors import AnchorGrid
@@ -67,7 +67,6 @@ def plain_centre_sampling(levels, boxes, ranges, radius):
     return matched
 
 
-@settings(deadline=None)
 @given(objects())
 def test_agrees_with_plain_loops(case):
     boxes, labels = case
@@ -77,7 +76,6 @@ def test_agrees_with_plain_loops(case):
     assert result.labels[result.positives].tolist() == labels[result.matched[result.positives]].tolist()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 999), st.integers(2, 8))
 def test_the_order_of_objects_does_not_matter(seed, num_objects):
     assert_order_of_objects_is_irrelevant(CentreAssigner(size_ranges=SMALL_RANGES), cells(), seed, num_objects)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from equigrad.models.cosine_classifier import CosineClassifier
 
-few_examples = settings(max_examples=50, deadline=None)  # a busy machine is no failure
+few_examples = settings(max_examples=50)  # a busy machine is no failure
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "cosine_classifier.json").read_text())
 
 

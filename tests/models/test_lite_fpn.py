@@ -10,7 +10,7 @@ from equigrad.models.lite_fpn import LiteFPN
 from models.pyramid_checks import check_bytes_and_fractions, check_channels_last, check_levels, moved_in_a_step
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(32, 400), st.integers(32, 400), st.sampled_from(["p5", None]))
 def test_every_level_is_the_image_over_its_stride_rounded_up(height, width, extra):
     with torch.device("meta"):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -60,7 +60,6 @@ def plain_count(values):
 numbers = st.lists(st.floats(0.05, 6.0), min_size=2, max_size=12).map(sorted)
 
 
-@settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=4))
 def test_rows_are_fitted_as_if_each_were_alone(lists):
     mixture = fit_mixture(rows(*lists))
@@ -69,7 +68,6 @@ def test_rows_are_fitted_as_if_each_were_alone(lists):
             assert_close(found[place, :, 0].tolist(), list(expected), atol=1e-6, rtol=1e-6)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(0.05, 6.0), min_size=2, max_size=9, unique=True).map(sorted), min_size=1, max_size=4)
 )
@@ -125,7 +123,6 @@ def plain_paa(matched, losses, level_sizes, num_candidates):
     return result
 
 
-@settings(deadline=None)
 @given(objects(), st.integers(1, 5), st.integers(0, 999))
 def test_agrees_with_plain_loops(case, num_candidates, seed):
     boxes, labels = case

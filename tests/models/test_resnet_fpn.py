@@ -48,7 +48,7 @@ def small():
     return live_statistics(ResNetFPN([1, 1, 1, 1]))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(32, 400), st.integers(32, 400), st.sampled_from(["c5", "lateral", "p5", "pool"]))
 def test_every_level_is_the_image_over_its_stride_rounded_up(height, width, extra):
     with torch.device("meta"):

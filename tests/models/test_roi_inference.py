@@ -28,7 +28,7 @@ def check_equal_to_plain(scores, boxes, inference):
         assert torch.equal(ours, expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_detections_are_those_of_plain_nms_in_every_category(data):
     num_rois, num_classes = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 5))

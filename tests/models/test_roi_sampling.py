@@ -11,7 +11,7 @@ def proposals_near(boxes, count):
     return (boxes.repeat(count, 1) + torch.randint(-4, 5, (count * len(boxes), 4)) * 0.5).float()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(objects=objects(), seed=st.integers(0, 1000), num_rois=st.integers(1, 40))
 def test_a_roi_has_the_category_of_the_object_it_overlaps_most_and_the_draw_keeps_its_limits(objects, seed, num_rois):
     torch.manual_seed(seed)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -119,14 +119,12 @@ def random_case(seed, num_objects, smallest_end):
     return boxes, labels, predicted, torch.randn(NUM_CELLS, 3, **draw), torch.randn(NUM_CELLS, **draw)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9999), st.integers(1, 6))
 def test_agrees_with_plain_loops(seed, num_objects):
     case = random_case(seed, num_objects, smallest_end=0)
     assert run(*case).tolist() == plain_simota(*(value.tolist() for value in case))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9999), st.integers(2, 6))
 def test_the_order_of_objects_does_not_matter(seed, num_objects):
     boxes, labels, *predictions = random_case(seed, num_objects, smallest_end=30)  # all overlap: no equal costs

@@ -7,7 +7,7 @@ from equigrad.models.small_fpn import SmallFPN
 from models.pyramid_checks import check_bytes_and_fractions, check_channels_last, check_levels, moved_in_a_step
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(16, 300), st.integers(16, 300), st.sampled_from([(8, 16), (8, 16, 32), (4, 8, 16), (16,)]))
 def test_every_level_is_the_image_over_its_stride_rounded_up(height, width, strides):
     with torch.device("meta"):

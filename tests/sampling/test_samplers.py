@@ -74,7 +74,6 @@ class TestRepeatFactors:
     def test_of_a_category_without_images_is_one(self):
         assert category_repeat_factors([0, 0, 2], threshold=1.0, num_classes=4)[[1, 3]].tolist() == [1.0, 1.0]
 
-    @settings(deadline=None)
     @given(image_lists, st.floats(1e-4, 1))
     def test_are_the_formula(self, data, threshold):
         sets = [set(ids) for ids in data]
@@ -118,7 +117,6 @@ class TestSuggestedThreshold:
         assert image_repeat_factors(data).max() == 1
         assert image_repeat_factors(data, threshold=suggest_threshold(data)).max() > 1
 
-    @settings(deadline=None)
     @given(labels, st.floats(0, 1))
     def test_is_always_a_threshold_the_sampler_takes(self, data, quantile):
         RepeatFactorSampler(data, threshold=suggest_threshold(data, quantile=quantile))
@@ -182,7 +180,6 @@ class TestRepeatFactorSampler:
 
 
 class TestClassBalancedSampler:
-    @settings(deadline=None)
     @given(labels, st.integers(1, 4), st.integers(1, 30), st.integers(0, 5))
     def test_cycle_visits_every_category_once_before_any_again(self, data, per_class, num_samples, seed):
         sampler = ClassBalancedSampler(data, per_class=per_class, num_samples=num_samples, seed=seed)
@@ -193,7 +190,6 @@ class TestClassBalancedSampler:
             assert stream[start : start + width] == [c for c in visits for _ in range(per_class)]
             assert set(visits) == set(data)
 
-    @settings(deadline=None)
     @given(labels, st.integers(1, 4), st.integers(1, 30))
     def test_cycle_shows_every_image_of_a_category_once_before_any_again(self, data, per_class, num_samples):
         stream = epochs_of(ClassBalancedSampler(data, per_class=per_class, num_samples=num_samples), 6)
@@ -248,7 +244,6 @@ class TestClassBalancedSampler:
 
 
 class TestRanks:
-    @settings(deadline=None)
     @given(image_lists, sampler_makers, st.integers(1, 6))
     def test_interleaved_are_the_order_of_one_rank_padded_by_its_beginning(self, data, make, num_replicas):
         assume(any(data))
@@ -258,7 +253,6 @@ class TestRanks:
         union = [index for step in zip(*shards, strict=True) for index in step]
         assert union == list(itertools.islice(itertools.cycle(order), len(union)))
 
-    @settings(deadline=None)
     @given(image_lists, sampler_makers, st.integers(1, 6))
     def test_drop_the_end_instead_if_told(self, data, make, num_replicas):
         assume(any(data))
@@ -297,7 +291,7 @@ def _run_rank(rank, num_replicas, folder):
 
 
 class TestResuming:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(image_lists, sampler_makers)
     def test_after_any_step_yields_the_rest_of_the_epoch_and_then_the_next(self, data, make):
         assume(any(data))
@@ -313,7 +307,7 @@ class TestResuming:
             resumed.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
             assert two_epochs(resumed) == (third[steps:], fourth)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(image_lists, sampler_makers, st.integers(1, 4), st.integers(1, 4), st.integers(0, 30))
     def test_with_another_number_of_ranks_misses_and_repeats_nothing(self, data, make, before, after, steps):
         assume(any(data))
