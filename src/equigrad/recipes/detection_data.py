@@ -160,11 +160,11 @@ class GlyphObjects:
 
     root: Path = Path("data/glyph_objects")
     num_classes: int = 120
-    max_count: int = 200
+    max_count: int = 1000
     profile: Literal["lvis", "exponential"] = "lvis"
     imbalance_factor: float = 300.0
     test_count: int = 10
-    image_size: int = 128
+    image_size: int = 96
     difficulty: float = 0.2
     seed: int = 0
 
