@@ -2,10 +2,11 @@
 
     equigrad train glyph_objects:one_stage --set method=fl --set training.seed=0 --run runs/fl_0
     equigrad train glyph_objects:one_stage --set method=fl --set training.seed=1 --run runs/fl_1
-    python examples/seed_table.py runs/fl_0 runs/fl_1 --metrics AP APr APc APf
+    python examples/seed_table.py runs/fl_0 runs/fl_1 --metrics AP APr APc APf --figure ratio.png
 
 Beside each mean stands half the distance between the best and the worst seed. Behind the metrics comes the median
-gradient ratio of the categories of each group at the end of training, where the loss keeps statistics.
+gradient ratio of the categories of each group at the end of training, where the loss keeps statistics. The figure shows
+the ratio of every category in the course of the first run of each method.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from equigrad.analysis.history import RunHistory
+from equigrad.analysis.plots import plot_ratio_over_training
 
 
 def method_of(run: RunHistory) -> str:
@@ -76,9 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--metrics", nargs="+", default=["AP", "APr", "APc", "APf"], metavar="NAME")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG of the ratios over training")
     parsed = parser.parse_args(arguments)
     try:
-        print(table([RunHistory.load(folder) for folder in parsed.runs], parsed.metrics))
+        runs = [RunHistory.load(folder) for folder in parsed.runs]
+        print(table(runs, parsed.metrics))
+        if parsed.figure:
+            firsts = {method_of(run): run for run in reversed(runs)}
+            plot_ratio_over_training([run for run in runs if run is firsts[method_of(run)]], parsed.figure)
     except (ValueError, OSError) as error:
         print(f"seed_table: {error}", file=sys.stderr)
         return 1

@@ -25,7 +25,8 @@ def test_seeds_of_a_method_become_one_row_with_mean_and_spread(tmp_path, capsys)
     write_run(tmp_path / "fl_1", 0.14, ratio=[0.8, 0.4])
     write_run(tmp_path / "efl_0", 0.20)
     runs = [str(tmp_path / name) for name in ("fl_0", "fl_1", "efl_0")]
-    assert main([*runs, "--metrics", "AP", "APr"]) == 0
+    assert main([*runs, "--metrics", "AP", "APr", "--figure", str(tmp_path / "ratio.png")]) == 0
+    assert (tmp_path / "ratio.png").stat().st_size > 1000
     rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["method", "AP", "APr", "G frequent", "G rare"]
     assert rows[2] == ["fl", "25.0 ± 0.0", "12.0 ± 2.0", "0.90 ± 0.10", "0.30 ± 0.10"]

@@ -9,9 +9,11 @@ The optimiser is SGD, as in the paper. Adam divides the gradient of every weight
 much of the imbalance that these losses are about: docs/evidence/one_stage.md.
 """
 
+from dataclasses import replace
 from functools import partial
+from typing import Literal
 
-from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
+from equigrad.engine import SGD, AdamW, Schedule, TrainSettings, Warmup
 from equigrad.engine.schedule import Cosine
 from equigrad.models.atss import improved_atss
 from equigrad.models.rcnn import faster_rcnn
@@ -32,14 +34,17 @@ _PYRAMID = partial(SmallFPN, width=16, strides=(8, 16, 32))
 _PRIOR = 0.01
 
 
-def one_stage(method: DenseMethodName = "efl") -> DetectionRecipe:
+def one_stage(method: DenseMethodName = "efl", optimizer: Literal["sgd", "adamw"] = "sgd") -> DetectionRecipe:
     """The improved baseline on a small pyramid."""
+    training = _training(lr=0.2, epochs=5)
+    if optimizer == "adamw":
+        training = replace(training, optimizer=AdamW(lr=0.002))
     return DetectionRecipe(
         data=GlyphObjects(),
         views=_VIEWS,
         backbone=partial(_PYRAMID, num_channels=64),
         detector=OneStage(partial(improved_atss, prior=_PRIOR), DENSE_METHODS[method]),
-        training=_training(lr=0.2, epochs=5),
+        training=training,
         test_batch_size=16,
     )
 
