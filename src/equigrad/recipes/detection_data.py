@@ -18,6 +18,7 @@ from equigrad.data.openimages import read_openimages
 from equigrad.evaluation.detection import DetectionEvaluator
 from equigrad.evaluation.detection import Protocol as Benchmark
 from equigrad.evaluation.openimages import OpenImagesEvaluator
+from equigrad.recipes.held_out import held_out
 
 IouTypes = tuple[Literal["bbox", "segm"], ...]
 
@@ -182,15 +183,6 @@ class GlyphObjects:
             return exponential_profile(self.num_classes, self.max_count, self.imbalance_factor)
         lvis = pick_categories(load_frequencies("lvis_v1").image_counts, self.num_classes)
         return np.minimum(lvis, self.max_count)
-
-
-def held_out(data: DetectionData, share: float) -> tuple[DetectionData, DetectionData]:
-    """Training and test part, drawn at random but always alike."""
-    num_test = round(share * len(data))
-    if not 0 < num_test < len(data):
-        raise ValueError(f"test_share {share:g} of {len(data)} images leaves none to train or none to test on")
-    order = np.random.default_rng(0).permutation(len(data))
-    return data.subset(np.sort(order[num_test:])), data.subset(np.sort(order[:num_test]))
 
 
 def check_same_categories(train: DetectionData, test: DetectionData) -> None:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from equigrad.data.category_pixels import count_pixels, show_progress
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation import SegmentationData, SegmentationDataset
@@ -13,6 +11,7 @@ from equigrad.data.segmentation_readers import read_ade20k, read_camvid, read_la
 from equigrad.data.segmentation_transforms import evaluation_transform, train_transform
 from equigrad.engine.distributed import from_first_rank
 from equigrad.evaluation.segmentation import GroupBy
+from equigrad.recipes.held_out import held_out
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -149,15 +148,6 @@ class CamVid:
                 raise FileNotFoundError(f"{self.root / name}: no such file; name the folder with --set data.root=…")
         augment = train_transform(self.crop_size, base=self.base, scale=self.scale)
         return SegmentationDataset(read_camvid(self.root, "train"), augment), _test_set(read_camvid(self.root, "test"))
-
-
-def held_out(data: SegmentationData, share: float) -> tuple[SegmentationData, SegmentationData]:
-    """Training and test part, drawn at random but always alike; neighbours in a film lie on both sides."""
-    num_test = round(share * len(data))
-    if not 0 < num_test < len(data):
-        raise ValueError(f"test_share {share:g} of {len(data)} images leaves none to train or none to test on")
-    order = np.random.default_rng(0).permutation(len(data))
-    return data.subset(np.sort(order[num_test:])), data.subset(np.sort(order[:num_test]))
 
 
 def training_pixels(train_set: SegmentationDataset, num_workers: int, fabric: "Fabric | None" = None) -> Counts:
