@@ -1,12 +1,13 @@
 """LVIS v1 and OpenImages as the paper's detectors are trained on them: where the files lie, and the schedules."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from equigrad.engine import SGD, MultiStep, Schedule, TrainSettings, Warmup
 from equigrad.recipes.detection_data import CocoFiles, OpenImages
 
 # Images of both splits lie in COCO's train2017 and val2017. Those without annotation, 782 of them, are left out, as in
-# the published code.
+# the published code of two-stage detectors.
 LVIS_V1 = CocoFiles(
     train=Path("lvis/lvis_v1_train.json"),
     test=Path("lvis/lvis_v1_val.json"),
@@ -14,6 +15,8 @@ LVIS_V1 = CocoFiles(
     keep_empty=False,
     benchmark="lvis",
 )
+# That of one-stage detectors keeps them: its epochs have 6,261 steps of 16.
+LVIS_V1_WITH_EMPTY = replace(LVIS_V1, keep_empty=True)
 NUM_LVIS_V1_IMAGES = 99_388
 """Training images with annotations."""
 

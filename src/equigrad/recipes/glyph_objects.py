@@ -4,7 +4,7 @@
     equigrad train glyph_objects:one_stage --set method=efl --run runs/efl
     equigrad report runs/fl runs/efl
 
-120 categories with the shape of LVIS's tail: 34 rare ones have 1 to 10 training images, 39 frequent ones up to 1,000.
+120 categories with the shape of LVIS's tail: 34 rare ones have 1 to 10 training images, 41 frequent ones up to 1,000.
 The optimiser is SGD, as in the paper. Adam divides the gradient of every weight by its usual size, and so makes up for
 much of the imbalance that these losses are about: docs/evidence/one_stage.md.
 """

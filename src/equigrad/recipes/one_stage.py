@@ -29,7 +29,7 @@ from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.dense_methods import FL, FL_EQL, DenseMethod, OneStage, efl
 from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.detection_benchmarks import (
-    LVIS_V1,
+    LVIS_V1_WITH_EMPTY,
     OPENIMAGES,
     SCHEDULE_2X,
     SCHEDULE_OPENIMAGES,
@@ -185,7 +185,7 @@ def _lvis(row: Row, depth: Depth, *, table: str, schedule: Schedule = _LONG_WARM
     design = row.design
     build = partial(_RESNETS[depth], extra=design.extra, extra_relu=design.extra_relu)
     return DetectionRecipe(
-        data=LVIS_V1,
+        data=LVIS_V1_WITH_EMPTY,
         views=ShorterSide(),
         backbone=Backbone(build, TORCHVISION),
         detector=OneStage(design.build, row.method),

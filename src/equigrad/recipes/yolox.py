@@ -19,7 +19,7 @@ from equigrad.models.csp_darknet import CSPDarknetPAFPN, csp_darknet_m, csp_dark
 from equigrad.models.yolox import yolox, yolox_star
 from equigrad.recipes.dense_methods import FL, QFL, SOFT_BCE, DenseMethod, OneStage, efl, eqfl
 from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.detection_benchmarks import LVIS_V1, detector_training
+from equigrad.recipes.detection_benchmarks import LVIS_V1_WITH_EMPTY, detector_training
 from equigrad.recipes.detection_views import Mosaics
 
 YoloxName = Literal["sigmoid", "fl", "efl", "qfl", "eqfl"]
@@ -52,7 +52,7 @@ def _lvis(backbone: Callable[[], CSPDarknetPAFPN], name: YoloxName, epochs: int,
     optimizer = SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_and_bias=False)
     training = replace(detector_training(yolox_schedule(epochs)), optimizer=optimizer, batch_size=128, ema=Ema())
     recipe = DetectionRecipe(
-        data=LVIS_V1,
+        data=LVIS_V1_WITH_EMPTY,
         views=Mosaics(num_strong_epochs=num_strong_epochs),
         backbone=backbone,
         detector=OneStage(partial(yolox, first_l1_epoch=num_strong_epochs), method),
