@@ -36,7 +36,7 @@ _PRIOR = 0.01
 
 def one_stage(method: DenseMethodName = "efl", optimizer: Literal["sgd", "adamw"] = "sgd") -> DetectionRecipe:
     """The improved baseline on a small pyramid."""
-    training = _training(lr=0.2, epochs=5)
+    training = _training(lr=0.1, epochs=5)
     if optimizer == "adamw":
         training = replace(training, optimizer=AdamW(lr=0.002))
     return DetectionRecipe(
@@ -57,7 +57,7 @@ def mask_rcnn(method: RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
         views=_VIEWS,
         backbone=partial(_PYRAMID, num_channels=48),
         detector=TwoStage(ROI_METHODS[method], with_masks=True, class_agnostic=True, build=build),
-        training=_training(lr=0.1, epochs=3),
+        training=_training(lr=0.02, epochs=3),
         test_batch_size=16,
     )
 
