@@ -1,5 +1,7 @@
 """Eight real images that a detector must be able to learn by heart, and how well it did."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -27,7 +29,8 @@ DETECTORS = {
     "atss": (atss, lambda num_classes: equigrad.FocalLoss(), False),
     "paa": (paa, lambda num_classes: equigrad.FocalLoss(), False),
     "improved_atss": (improved_atss, equigrad.EqualizedFocalLoss, False),
-    "yolox": (yolox, lambda num_classes: equigrad.QualityFocalLoss(focus=0), True),
+    # With L1 from the start: there are no epochs here.
+    "yolox": (partial(yolox, first_l1_epoch=0), lambda num_classes: equigrad.QualityFocalLoss(focus=0), True),
     "yolox_star": (yolox_star, equigrad.EqualizedQualityFocalLoss, True),
 }
 
