@@ -18,7 +18,7 @@ from shared_data import shared_folder
         ("paa", 100, 2e-3),
         ("improved_atss", 100, 2e-3),
         ("yolox", 160, 4e-3),
-        ("yolox_star", 120, 3e-3),
+        ("yolox_star", 120, 2e-3),
     ],
 )
 def test_a_detector_learns_eight_images_by_heart(name, steps, rate):
