@@ -62,8 +62,8 @@ class RoIInference:
         """Places of the best pairs in ascending order, ties with the last included; and whether there are no more."""
         if count >= len(scores):
             return (scores > self.score_threshold).nonzero()[:, 0], True
-        lowest = float(scores.topk(count, sorted=False).values.min())
-        if lowest <= self.score_threshold:
+        lowest = scores.topk(count, sorted=False).values.min()
+        if lowest <= self.score_threshold:  # in the precision of the scores, as below
             return (scores > self.score_threshold).nonzero()[:, 0], True
         return (scores >= lowest).nonzero()[:, 0], False
 
