@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from equigrad.data.image_lists import ImageDataset
 from equigrad.engine import EngineError, TrainResult, TrainSettings, launch, train
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import Precision, best_accelerator
+from equigrad.engine.train import Evaluate
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.models.classification import Classifier, build_classifier
 from equigrad.recipes.backbones import untrained
@@ -27,6 +28,7 @@ from equigrad.recipes.label_predictor import LabelPredictor
 from equigrad.recipes.methods import Counts, Method
 from equigrad.recipes.top_predictions import FILE as PREDICTIONS
 from equigrad.recipes.top_predictions import TopPredictions, save_predictions
+from equigrad.recipes.train_and_test import train_and_test, with_weights_of
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ResumableSampler, ShuffledSampler
 
 if TYPE_CHECKING:
@@ -36,12 +38,24 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 
 
-class Tested(NamedTuple):
-    """What a model did on the test set, the same on every rank."""
+@dataclass(frozen=True, eq=False)
+class ClassificationTest:
+    """A finished test, the same on every rank."""
 
     evaluator: ClassificationEvaluator
     evaluation: Evaluation
     predictions: dict[str, NDArray[Any]]
+    class_names: Sequence[str]
+
+    def result(self) -> dict[str, float]:
+        """Metrics with the paper's names."""
+        return self.evaluator.result()
+
+    def save(self, folder: Path) -> None:
+        """Keep it in the run folder, with the page of the run."""
+        self.evaluation.save(folder)
+        save_predictions(self.predictions, self.class_names, folder)
+        write_report([folder], folder / REPORT)
 
 
 @dataclass(frozen=True)
@@ -79,34 +93,30 @@ class ClassificationRecipe:
         """
         fabric = launch(precision=self.precision, seed=self.training.seed)
         train_set, test_set = self.data.load()
-        tested: list[Tested] = []
 
-        def evaluate(model: nn.Module, step: int) -> dict[str, float]:
-            tested[:] = [self.test(model, train_set, test_set, fabric)]
-            return tested[0].evaluator.result()
+        def training(evaluate: Evaluate) -> TrainResult:
+            return train(
+                fabric,
+                self.model(train_set.category_counts),
+                train_set,
+                self.sampler(train_set),
+                self.training,
+                folder,
+                resume=resume,
+                sample_name=train_set.sample_name,
+                evaluate=evaluate,
+                recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
+                command=command,
+            )
 
-        result = train(
+        return train_and_test(
             fabric,
-            self.model(train_set.category_counts),
-            train_set,
-            self.sampler(train_set),
-            self.training,
             folder,
-            resume=resume,
-            sample_name=train_set.sample_name,
-            evaluate=evaluate,
-            recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
-            command=command,
+            train=training,
+            test=lambda model: self.test(model, train_set, test_set, fabric),
+            newest_model=lambda: self.trained_model(train_set.category_counts, folder),
+            remove_results=_remove_results,
         )
-        if result.interrupted:
-            _remove_results(folder)  # of an earlier end, if this run was to go on from there
-            return result
-        if not tested:  # resumed when all steps were done
-            model = self.trained_model(train_set.category_counts, folder).to(fabric.device)
-            tested = [self.test(model, train_set, test_set, fabric)]
-        if fabric.is_global_zero:
-            save_results(folder, tested[0], train_set.class_names)
-        return result
 
     def model(self, category_counts: Counts) -> Classifier:
         """The model before its first step."""
@@ -119,12 +129,7 @@ class ClassificationRecipe:
 
     def trained_model(self, category_counts: Counts, folder: Path) -> Classifier:
         """The newest model of a run, for evaluation."""
-        model = self._assembled(untrained(self.backbone)(), category_counts, None)
-        try:
-            model.load_state_dict(load_weights(folder))
-        except RuntimeError as error:
-            raise EngineError(f"{folder} does not fit its recipe: {str(error).splitlines()[-1].strip()}") from error
-        return model.eval()
+        return with_weights_of(self._assembled(untrained(self.backbone)(), category_counts, None), folder)
 
     def _assembled(self, backbone: nn.Module, counts: Counts, init: dict[str, torch.Tensor] | None) -> Classifier:
         method = self.method
@@ -163,7 +168,7 @@ class ClassificationRecipe:
     @torch.no_grad()
     def test(
         self, model: nn.Module, train_set: ImageDataset, test_set: ImageDataset, fabric: "Fabric | None" = None
-    ) -> Tested:
+    ) -> ClassificationTest:
         """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
         rank, num_ranks = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
         share = torch.utils.data.Subset(test_set, range(rank, len(test_set), num_ranks))
@@ -176,14 +181,14 @@ class ClassificationRecipe:
             evaluator.add(predictions, targets)
             top.add(predictions, targets)
         evaluation = Evaluation.from_rows(evaluator.result(), evaluator.per_category())
-        return Tested(evaluator, evaluation, top.gathered(fabric))
+        return ClassificationTest(evaluator, evaluation, top.gathered(fabric), train_set.class_names)
 
     def evaluate_run(self, folder: Path) -> ClassificationEvaluator:
         """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
         train_set, test_set = self.data.load()
         model = self.trained_model(train_set.category_counts, folder).to(best_accelerator())
         tested = self.test(model, train_set, test_set)
-        save_results(folder, tested, train_set.class_names)
+        tested.save(folder)
         return tested.evaluator
 
     def predictor(self, folder: Path) -> "Callable[[Image.Image], PredictedImage]":
@@ -197,13 +202,6 @@ class ClassificationRecipe:
             names, counts = list(train_set.class_names), train_set.category_counts
         model = self.trained_model(counts, folder).to(best_accelerator())
         return LabelPredictor(model, evaluation_transform(self.data), names, counts)
-
-
-def save_results(folder: Path, tested: Tested, class_names: Sequence[str]) -> None:
-    """Keep in the run folder what the test set said, and the page of the run."""
-    tested.evaluation.save(folder)
-    save_predictions(tested.predictions, class_names, folder)
-    write_report([folder], folder / REPORT)
 
 
 def _remove_results(folder: Path) -> None:
