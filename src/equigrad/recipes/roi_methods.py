@@ -29,6 +29,7 @@ class RoIMethod:
         loss: from the categories to the loss.
         scores: from the categories to the scores.
         classifier: makes the layer before them.
+        bias_prior: probability that each sigmoid of a linear classifier starts with; None starts the bias at 0.
         has_background_column: the last column is background, as in cross-entropy with C + 1 columns.
         divide_by_rois: the loss divides by all RoIs.
     """
@@ -36,6 +37,7 @@ class RoIMethod:
     loss: Callable[[TrainedCategories], nn.Module]
     scores: Callable[[TrainedCategories], Scores]
     classifier: MakeClassifier = RoIClassifier
+    bias_prior: float | None = None
     has_background_column: bool = False
     divide_by_rois: bool = False
 
@@ -59,12 +61,13 @@ class TwoStage:
     def __call__(self, pyramid: nn.Module, categories: TrainedCategories) -> RCNN:
         """The model before its first step."""
         method = self.method
+        start = {} if method.bias_prior is None else {"prior": method.bias_prior}
         return self.build(
             pyramid,
             len(categories),
             method.loss(categories),
             method.scores(categories),
-            classifier=method.classifier,
+            classifier=partial(method.classifier, **start),
             background_column=len(categories) if method.has_background_column else None,
             divide_by_rois=method.divide_by_rois,
             class_agnostic=self.class_agnostic,
@@ -131,12 +134,12 @@ class NorCal:
 def sigmoid_eql(**settings: Any) -> RoIMethod:
     """Sigmoid-EQL with an objectness branch; settings are those of `SigmoidEqualizationLoss`."""
     loss = partial(_with_objectness, equigrad.SigmoidEqualizationLoss, settings)
-    return RoIMethod(loss, Always(equigrad.SigmoidObjectnessScores), _FROM_PRIOR)
+    return RoIMethod(loss, Always(equigrad.SigmoidObjectnessScores), bias_prior=PRIOR)
 
 
 def grad_blocking(loss: Callable[[TrainedCategories], nn.Module]) -> RoIMethod:
     """Grad-Blocking, which has no objectness branch: `blocked_by_images` or `blocked_by_instances` with a threshold."""
-    return RoIMethod(loss, Always(equigrad.SigmoidScores), _FROM_PRIOR)
+    return RoIMethod(loss, Always(equigrad.SigmoidScores), bias_prior=PRIOR)
 
 
 def blocked_by_images(categories: TrainedCategories, *, threshold: float) -> nn.Module:
@@ -176,11 +179,9 @@ def _grouped_softmax_scores(categories: TrainedCategories) -> Scores:
     return equigrad.GroupedSoftmaxScores(categories.instance_counts.tolist())
 
 
-_FROM_PRIOR = partial(RoIClassifier, prior=PRIOR)
-
 CE = RoIMethod(Always(equigrad.CrossEntropyLoss), Always(SoftmaxBackgroundScores), has_background_column=True)
 NORCAL = replace(CE, scores=NorCal())
-BCE = RoIMethod(_plain_sigmoid, Always(equigrad.SigmoidScores), _FROM_PRIOR)
+BCE = RoIMethod(_plain_sigmoid, Always(equigrad.SigmoidScores), bias_prior=PRIOR)
 BCE_OBJECTNESS = sigmoid_eql(reweight_positive=False, reweight_negative=False)
 BAGS = RoIMethod(_grouped_softmax, _grouped_softmax_scores)
 SEESAW = RoIMethod(_seesaw, Always(_seesaw_scores), divide_by_rois=True)
