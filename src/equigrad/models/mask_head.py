@@ -60,6 +60,7 @@ class MaskBranch(nn.Module):
         level_names: of the levels RoIs are pooled from.
         num_channels: of the branch.
         pool_size: of pooled features; masks are twice as large.
+        sampling_ratio: points a bin is averaged over, on each of its sides.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class MaskBranch(nn.Module):
         *,
         num_channels: int = 256,
         pool_size: int = 14,
+        sampling_ratio: int = 2,
     ) -> None:
         super().__init__()
-        self.roi_pool = MultiScaleRoIAlign(list(level_names), pool_size, sampling_ratio=2)
+        self.roi_pool = MultiScaleRoIAlign(list(level_names), pool_size, sampling_ratio)
         self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1)
         self.predictor = MaskPredictor(num_channels, num_channels, num_masks)
 

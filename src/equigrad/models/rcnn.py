@@ -100,6 +100,7 @@ def faster_rcnn(
     with_masks: bool = False,
     num_features: int = 1024,
     num_mask_channels: int = 256,
+    sampling_ratio: int = 2,
     anchor_scale: int = 8,
     num_proposals: int = 1000,
     sampler: RoISampler | None = None,
@@ -119,6 +120,7 @@ def faster_rcnn(
         with_masks: Mask R-CNN.
         num_features: of the box head.
         num_mask_channels: of the mask branch.
+        sampling_ratio: points a bin of a RoI is averaged over, on each of its sides; 1 is faster where RoIs are small.
         anchor_scale: side of the anchors in strides.
         num_proposals: most proposals an image.
         sampler: RoIs of a training step.
@@ -127,7 +129,11 @@ def faster_rcnn(
     num_channels, strides = pyramid_shape(pyramid)
     levels = roi_levels(strides)
     num_masks = 1 if class_agnostic else num_classes
-    mask_branch = MaskBranch(num_channels, num_masks, levels, num_channels=num_mask_channels) if with_masks else None
+    mask_branch = None
+    if with_masks:
+        mask_branch = MaskBranch(
+            num_channels, num_masks, levels, num_channels=num_mask_channels, sampling_ratio=sampling_ratio
+        )
     head = RoIHead(
         num_channels,
         levels,
@@ -140,6 +146,7 @@ def faster_rcnn(
         class_agnostic=class_agnostic,
         mask_branch=mask_branch,
         num_features=num_features,
+        sampling_ratio=sampling_ratio,
         sampler=sampler,
         inference=inference,
     )

@@ -102,6 +102,7 @@ class RoIHead(nn.Module):
         class_agnostic: one box, and one mask, for all categories.
         mask_branch: None for detection without masks.
         num_features: of the layers between pooling and predictor.
+        sampling_ratio: points a bin of a RoI is averaged over, on each of its sides.
         sampler: RoIs of a training step.
         inference: how detections are chosen.
         box_beta: where the smooth L1 loss of box values turns from square to linear; 0 is plain L1.
@@ -121,6 +122,7 @@ class RoIHead(nn.Module):
         class_agnostic: bool = False,
         mask_branch: MaskBranch | None = None,
         num_features: int = 1024,
+        sampling_ratio: int = 2,
         sampler: RoISampler | None = None,
         inference: RoIInference | None = None,
         box_beta: float = 1 / 9,
@@ -128,7 +130,7 @@ class RoIHead(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         self.num_features = num_features
-        self.box_roi_pool = MultiScaleRoIAlign(list(level_names), output_size=7, sampling_ratio=2)
+        self.box_roi_pool = MultiScaleRoIAlign(list(level_names), output_size=7, sampling_ratio=sampling_ratio)
         self.box_head = TwoMLPHead(num_channels * 7 * 7, num_features)
         layer = classifier(num_features, scores.num_logits(num_classes))
         self.box_predictor = BoxPredictor(layer, num_features, 1 if class_agnostic else num_classes)

@@ -27,9 +27,9 @@ from equigrad.recipes.roi_methods import ROI_METHODS, RoIMethodName, TwoStage
 _VIEWS = ShorterSide(short=(96,), test_short=96, long=96, flip=0.0)
 _PYRAMID = partial(SmallFPN, width=16, strides=(8, 16, 32))
 
-# The paper's 0.001 is for LVIS, whose batches have a hundred times the anchors and sixteen times the RoIs of one here. The
-# negative gradient of a category that is not there grows with their number, and with the third power of the probability in
-# focal loss, with the probability itself in BCE: 0.01 here is about the 0.001 there.
+# The paper's 0.001 is for LVIS, whose batches have a hundred times the anchors and sixteen times the RoIs of one here.
+# The negative gradient of a category that is not there grows with their number, and in focal loss with the third power
+# of the probability, in BCE with the probability itself: 0.01 here is about the 0.001 there.
 _PRIOR = 0.01
 
 
@@ -50,7 +50,14 @@ def mask_rcnn(method: RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
     chosen = ROI_METHODS[method]
     if chosen.bias_prior is not None:
         chosen = replace(chosen, bias_prior=_PRIOR)
-    build = partial(faster_rcnn, num_features=256, num_mask_channels=32, num_proposals=100, sampler=RoISampler(32))
+    build = partial(
+        faster_rcnn,
+        num_features=256,
+        num_mask_channels=32,
+        sampling_ratio=1,  # bins are smaller than places of the maps
+        num_proposals=100,
+        sampler=RoISampler(32),
+    )
     return DetectionRecipe(
         data=GlyphObjects(),
         views=_VIEWS,
