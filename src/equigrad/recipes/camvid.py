@@ -20,7 +20,7 @@ _LOW_BLOCKS = ("backbone.stem", "backbone.blocks.0", "backbone.blocks.1", "backb
 
 
 def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
-    """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, its low blocks as they are, crops of 192 x 144, 8 epochs."""
+    """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, its low blocks as they are, crops of 192 x 144, 24 epochs."""
     return SegmentationRecipe(
         data=CamVid(crop_size=(144, 192)),
         backbone=Backbone(DilatedEfficientNetLite0, PACKAGE),
@@ -28,14 +28,14 @@ def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
         method=pixel_method(method)[1],
         training=TrainSettings(
             optimizer=SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
-            schedule=Schedule(epochs=8, decay=Poly(), warmup=Warmup(20)),
+            schedule=Schedule(epochs=24, decay=Poly(), warmup=Warmup(20)),
             batch_size=8,
             frozen=_LOW_BLOCKS,
             max_grad_norm=10.0,
             channels_last=True,
             num_workers=1,
             log_every=20,
-            evaluate_every=10,
+            evaluate_every=100,
         ),
         auxiliary="none",
     )
