@@ -1,4 +1,4 @@
-"""`equigrad data`: counts, checks and long-tailed subsets of images with labels; checks of annotation files."""
+"""`equigrad data`: counts, checks and long-tailed subsets of images with labels; checks of other annotations."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from equigrad.commands import detection_data, segmentation_data
 
 if TYPE_CHECKING:
+    from equigrad.data.classification_checks import Finding
     from equigrad.data.image_lists import ImageList
 
 _FORMS = (
@@ -15,7 +16,10 @@ _FORMS = (
     "of CIFAR's binary version"
 )
 # What a user may want; all other findings make a training or its evaluation wrong.
-_REMARKS = ("categories without images", "paths listed more than once")
+_REMARKS = (
+    *("categories without images", "paths listed more than once"),
+    *("categories without pixels", "images without any labelled pixel", "images listed more than once"),
+)
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -23,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     data = commands.add_parser("data", help="category counts, checks, conversions and long-tailed subsets")
     tasks = data.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    counts = tasks.add_parser("counts", help="how many images each category has")
+    counts = tasks.add_parser("counts", help="how many images, or pixels, each category has")
     _add_source(counts)
     counts.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     counts.set_defaults(function=count)
@@ -31,13 +35,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     check = tasks.add_parser("check", help="what would make a training wrong")
     _add_source(check, "TRAIN")
     check.add_argument("--test", type=Path, metavar="TEST", help="the test set, in any of the forms")
+    check.add_argument("--test-labels", type=Path, metavar="FOLDER", help="its label maps, where TRAIN has --labels")
     check.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO or LVIS file (.json): folder or .zip")
     check.add_argument("--decode", action="store_true", help="read every image to find damaged ones")
     check.add_argument("--paths-only", action="store_true", help="do not compare contents of training and test images")
     check.set_defaults(function=check_data)
 
     tail = tasks.add_parser("long-tail", help="choose a long-tailed subset")
-    _add_source(tail)
+    _add_images(tail)
     tail.add_argument("--output", type=Path, required=True, metavar="FILE", help="list, or .npz for arrays and CIFAR")
     tail.add_argument("--imbalance-factor", type=float, default=100.0, help="largest count over smallest (100)")
     tail.add_argument("--profile", choices=("exponential", "pareto"), default="exponential")
@@ -52,6 +57,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_source(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
+    _add_images(parser, name)
+    segmentation_data.add_label_folders(parser, name)
+
+
+def _add_images(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
     parser.add_argument("source", type=Path, metavar=name, help=_FORMS)
     parser.add_argument("--root", type=Path, help="what the paths of a list start from; by default its folder")
     parser.add_argument("--split", choices=("train", "test"), default="train", help="of CIFAR")
@@ -62,6 +72,9 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.commands.count_tables import count_rows, count_text
     from equigrad.evaluation.tables import write_table
 
+    if parsed.labels is not None:
+        print(segmentation_data.count_folders(parsed))
+        return
     images = _read(parsed)
     print(count_text(images.source, images.category_counts, images.class_names))
     if parsed.csv:
@@ -76,18 +89,25 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if parsed.source.suffix == ".json":
         detection_data.check_file(parsed.source, parsed.images, decode=parsed.decode)
         return
+    if parsed.labels is not None:
+        _report(parsed.source, *segmentation_data.check_folders(parsed))
+        return
     train = _read(parsed)
     test = None
     if parsed.test is not None:
         test = read_images(parsed.test, parsed.root, split="test", class_names=train.class_names)
     findings = check_classification(train, test, by_content=not parsed.paths_only, decode=parsed.decode)
+    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
+    _report(parsed.source, findings, f"{sizes}, {train.num_classes:,} categories")
+
+
+def _report(source: Path, findings: "Sequence[Finding]", what: str) -> None:
     faults = [finding for finding in findings if not finding.kind.endswith(_REMARKS)]
     for finding in findings:
         print(f"{'wrong' if finding in faults else 'note'}: {finding}")
     if faults:
-        raise ValueError(f"{parsed.source}: {len(faults)} kinds of faults would make training or evaluation wrong")
-    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
-    print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
+        raise ValueError(f"{source}: {len(faults)} kinds of faults would make training or evaluation wrong")
+    print(f"{what}: nothing that would make training wrong")
 
 
 def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:

@@ -1,8 +1,13 @@
-"""`equigrad data ade20k-lt`: a long-tailed subset of a segmentation set."""
+"""`equigrad data` of segmentation: counts and checks of label maps, and ADE20K-LT."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equigrad.data.classification_checks import Finding
+    from equigrad.data.segmentation import SegmentationData
 
 
 def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -15,6 +20,50 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     subset.add_argument("--order", choices=("index", "pixels", "images"), default="index", help="from head to tail")
     subset.add_argument("--seed", type=int, default=0)
     subset.set_defaults(function=make_subset)
+
+
+def add_label_folders(parser: argparse.ArgumentParser, images: str) -> None:
+    """The options that make a folder of images a segmentation set."""
+    parser.add_argument(
+        "--labels", type=Path, metavar="FOLDER", help=f"index PNGs of a segmentation set, whose images are in {images}"
+    )
+    parser.add_argument(
+        "--names", type=Path, metavar="FILE", help="its categories: .txt, a name a line, or .csv: id, name"
+    )
+    parser.add_argument("--ignored", type=int, nargs="+", default=[255], help="values of pixels without category (255)")
+
+
+def count_folders(parsed: argparse.Namespace) -> str:
+    """A row for each category: pixels and images."""
+    from equigrad.data.category_pixels import count_pixels, show_progress
+    from equigrad.data.segmentation_checks import describe
+
+    data = _read(parsed, parsed.source, parsed.labels)
+    return describe(data, count_pixels(data, progress=show_progress))
+
+
+def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], str]":
+    """What was found, and what was looked at."""
+    from equigrad.data.category_pixels import show_progress
+    from equigrad.data.segmentation_checks import check_segmentation
+
+    if (parsed.test is None) != (parsed.test_labels is None):
+        raise ValueError("give both --test and --test-labels, or neither")
+    train = _read(parsed, parsed.source, parsed.labels)
+    test = None if parsed.test is None else _read(parsed, parsed.test, parsed.test_labels)
+    findings = check_segmentation(
+        train, test, by_content=not parsed.paths_only, decode=parsed.decode, progress=show_progress
+    )
+    sizes = " and ".join(f"{len(data):,} images of {data.source}" for data in (train, test) if data is not None)
+    return findings, f"{sizes}, {train.num_classes:,} categories"
+
+
+def _read(parsed: argparse.Namespace, images: Path, labels: Path) -> "SegmentationData":
+    from equigrad.data.segmentation_readers import read_label_folders
+
+    if parsed.names is None:
+        raise ValueError("--labels needs --names FILE, which names the categories")
+    return read_label_folders(images, labels, parsed.names, root=parsed.root or ".", ignored=parsed.ignored)
 
 
 def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
