@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from equigrad.cli import _parser, main
 from images_on_disk import write_images
+from segmentation_on_disk import write_set
 from small_detection_data import write_small_data
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +109,25 @@ def test_every_command_of_the_detection_page_runs(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     write_small_data(Path())
     run_commands_of(ROOT / "docs" / "detection.md", QUICK_DETECTION, capsys)
+
+
+_SMALL_MAPS = [
+    *("data.crop_size=32,32", "data.base=none", "training.schedule.epochs=1", "training.batch_size=2"),
+    *("training.schedule.warmup.length=1", "training.num_workers=0"),
+]
+QUICK_SEGMENTATION = {
+    "equigrad train own_data:": [word for setting in _SMALL_MAPS for word in ("--set", setting)],
+    **dict.fromkeys(("equigrad data ade20k-lt", "equigrad train semantic_segmentation:")),  # need ADE20K
+}
+
+
+@pytest.mark.slow
+def test_every_command_of_the_segmentation_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    labels = np.kron([[0, 1], [1, 2]], np.ones((24, 32), dtype=np.uint8))
+    write_set(tmp_path, dict.fromkeys("abcdefgh", labels))
+    run_commands_of(ROOT / "docs" / "segmentation.md", QUICK_SEGMENTATION, capsys)
+    assert (tmp_path / "pictures").is_dir()
 
 
 def test_every_documented_script_is_known_to_this_test():
