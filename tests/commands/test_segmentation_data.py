@@ -1,10 +1,11 @@
-"""`equigrad data counts` and `check` of images and index PNGs."""
+"""`equigrad data` of images and index PNGs: counts, checks and long-tailed subsets."""
 
 from pathlib import Path
 
 import pytest
 
 from equigrad.cli import main
+from equigrad.recipes.segmentation_data import LabelFolders
 from segmentation_on_disk import write_set
 
 MAPS = {"a": [[0, 1], [1, 2]], "b": [[1, 1], [255, 1]]}
@@ -57,11 +58,29 @@ def test_a_category_without_pixels_is_a_note(folder, capsys):
     assert "note: train/images: categories without pixels: 1, the first is owl" in capsys.readouterr().out
 
 
+def test_a_long_tailed_subset_of_any_folders_is_what_a_recipe_trains_on(folder, capsys):
+    layout = ["--images", "train/images", "--labels", "train/labels", "--names", "train/classes.txt"]
+    assert main(["data", "ade20k-lt", ".", *layout, "--rho", "1", "--order", "pixels", "--output", "list.txt"]) == 0
+    assert "1 of 2 images kept" in capsys.readouterr().out
+    folders = LabelFolders(
+        images=Path("train/images"),
+        labels=Path("train/labels"),
+        names=Path("train/classes.txt"),
+        test_images=Path("test/images"),
+        test_labels=Path("test/labels"),
+        train_list=Path("list.txt"),
+    )
+    train, test = folders.load()
+    assert train.data.names == ("b",)
+    assert len(test) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["counts", "train/images", "--labels", "train/labels"], "--labels needs --names FILE"),
         (["check", *options(), "--test", "test/images"], "give both --test and --test-labels"),
+        (["ade20k-lt", "train", "--labels", "labels", "--output", "list.txt"], "--images, --labels and --names"),
         (["check", "train/images", "--labels", "nowhere", "--names", "train/classes.txt"], "nowhere"),
     ],
 )

@@ -15,6 +15,11 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     subset = tasks.add_parser("ade20k-lt", help="a long-tailed subset of ADE20K, or of another segmentation set")
     subset.add_argument("folder", type=Path, metavar="FOLDER", help="with images/training and annotations/training")
     subset.add_argument("--output", type=Path, required=True, metavar="LIST")
+    subset.add_argument("--images", type=Path, help="of another layout: the folder of images in FOLDER")
+    subset.add_argument("--labels", type=Path, help="the folder of index PNGs in FOLDER")
+    subset.add_argument(
+        "--names", type=Path, metavar="FILE", help="the categories: .txt, a name a line, or .csv: id, name"
+    )
     subset.add_argument("--rho", type=float, default=0.01, help="the i-th category keeps exp(-rho i) of its images")
     subset.add_argument("--reading", choices=("quota", "union", "top_up", "drop", "rarest"), default="quota")
     subset.add_argument("--order", choices=("index", "pixels", "images"), default="index", help="from head to tail")
@@ -71,9 +76,13 @@ def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.ade20k_lt import write_long_tailed
     from equigrad.data.category_pixels import show_progress
 
+    layout = (parsed.images, parsed.labels, parsed.names)
+    if any(layout) and not all(layout):
+        raise ValueError("another layout than ADE20K's needs all of --images, --labels and --names")
     text = write_long_tailed(
         parsed.folder,
         parsed.output,
+        label_folders=layout if all(layout) else None,
         rate=parsed.rho,
         reading=parsed.reading,
         order=parsed.order,

@@ -84,6 +84,7 @@ class LabelFolders:
         test_images: folder of test images; None holds some of the images out.
         test_labels: folder of their label maps.
         test_share: of the images that is held out without test images.
+        train_list: names of the training images, one a line, such as `equigrad data ade20k-lt` writes; None is all.
         root: what the four folders start from, a folder or a `.zip` file.
         ignored: values of pixels that are not samples.
         crop_size: (height, width) of what is trained on.
@@ -98,6 +99,7 @@ class LabelFolders:
     test_images: Path | None = None
     test_labels: Path | None = None
     test_share: float = 0.2
+    train_list: Path | None = None
     root: Path = Path(".")
     ignored: tuple[int, ...] = (255,)
     crop_size: Size = (320, 320)
@@ -116,6 +118,8 @@ class LabelFolders:
             train, test = held_out(train, self.test_share)
         else:
             test = self._read(self.test_images, self.test_labels)
+        if self.train_list is not None:
+            train = train.listed(self.train_list)
         augment = train_transform(self.crop_size, base=self.base, scale=self.scale)
         return SegmentationDataset(train, augment), _test_set(test)
 
