@@ -1,7 +1,10 @@
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 import pytest
+import torch
+from torch.testing import assert_close
 
 from equigrad.engine.statistics_history import find_statistics
 from equigrad.recipes.catalogue import load_recipe
@@ -26,10 +29,16 @@ def test_every_method_of_one_stage_detectors_watches_its_gradients(method):
 def test_every_method_of_two_stage_detectors_has_masks_of_one_category(method):
     recipe = mask_rcnn(method)
     assert recipe.detector.with_masks
-    assert recipe.detector.method == ROI_METHODS[method]
+    assert replace(recipe.detector.method, bias_prior=None) == replace(ROI_METHODS[method], bias_prior=None)
     weights = recipe.model(CATEGORIES).state_dict()
     (masks,) = [weight for name, weight in weights.items() if name.endswith("mask_fcn_logits.weight")]
     assert masks.shape[0] == 1
+
+
+@pytest.mark.parametrize(("method", "prior"), [("bce", 0.01), ("sigmoid_eql", 0.01), ("ce", 0.5), ("softmax_eql", 0.5)])
+def test_sigmoids_start_at_a_prior_for_small_batches(method, prior):
+    bias = mask_rcnn(method).model(CATEGORIES).roi_heads.box_predictor.cls_score.bias
+    assert_close(bias.sigmoid(), torch.full_like(bias, prior))
 
 
 def test_glyphs_are_never_mirrored():
