@@ -30,6 +30,13 @@ def test_counts_are_pixels_and_images_of_each_category(folder, capsys):
     assert [(row[1], row[3]) for row in rows] == [("5", "2"), ("1", "1"), ("1", "1")]
 
 
+def test_counts_are_written_as_a_table(folder):
+    assert main(["data", "counts", *options(), "--csv", "counts.csv"]) == 0
+    header, *rows = Path("counts.csv").read_text().splitlines()
+    assert header == "label,name,pixels,images"
+    assert rows == ["0,road,1,1", "1,sky,5,2", "2,tram,1,1"]
+
+
 def test_good_folders_are_fit_for_training(folder, capsys):
     words = ["data", "check", *options(), "--test", "test/images", "--test-labels", "test/labels", "--decode"]
     assert main(words) == 0
@@ -73,6 +80,15 @@ def test_a_long_tailed_subset_of_any_folders_is_what_a_recipe_trains_on(folder, 
     train, test = folders.load()
     assert train.data.names == ("b",)
     assert len(test) == 1
+
+
+def test_without_test_images_some_of_the_listed_ones_are_held_out(folder):
+    names = [f"i{number}" for number in range(10)]
+    write_set(Path("many"), dict.fromkeys(names, MAPS["a"]))
+    Path("list.txt").write_text("\n".join(names[:5]))
+    train, test = LabelFolders(root=Path("many"), names=Path("many/classes.txt"), train_list=Path("list.txt")).load()
+    assert (len(train), len(test)) == (4, 1)
+    assert {*train.data.names, *test.data.names} == {*names[:5]}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from equigrad.commands import detection_data, segmentation_data
 if TYPE_CHECKING:
     from equigrad.data.classification_checks import Finding
     from equigrad.data.image_lists import ImageList
+    from equigrad.data.segmentation import SegmentationData
+
+    _Images = ImageList | SegmentationData
 
 _FORMS = (
     "a list of lines `path label`, a folder (or .zip) with a folder of images a category, .npz arrays, or the folder "
@@ -73,7 +76,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.evaluation.tables import write_table
 
     if parsed.labels is not None:
-        print(segmentation_data.count_folders(parsed))
+        segmentation_data.count_folders(parsed)
         return
     images = _read(parsed)
     print(count_text(images.source, images.category_counts, images.class_names))
@@ -97,17 +100,17 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if parsed.test is not None:
         test = read_images(parsed.test, parsed.root, split="test", class_names=train.class_names)
     findings = check_classification(train, test, by_content=not parsed.paths_only, decode=parsed.decode)
-    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
-    _report(parsed.source, findings, f"{sizes}, {train.num_classes:,} categories")
+    _report(parsed.source, findings, train, test)
 
 
-def _report(source: Path, findings: "Sequence[Finding]", what: str) -> None:
+def _report(source: Path, findings: "Sequence[Finding]", train: "_Images", test: "_Images | None") -> None:
     faults = [finding for finding in findings if not finding.kind.endswith(_REMARKS)]
     for finding in findings:
         print(f"{'wrong' if finding in faults else 'note'}: {finding}")
     if faults:
         raise ValueError(f"{source}: {len(faults)} kinds of faults would make training or evaluation wrong")
-    print(f"{what}: nothing that would make training wrong")
+    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
+    print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
 
 
 def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:

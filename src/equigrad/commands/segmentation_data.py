@@ -2,12 +2,23 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from equigrad.data.classification_checks import Finding
     from equigrad.data.segmentation import SegmentationData
+
+
+@dataclass(frozen=True)
+class PixelRow:
+    """One category."""
+
+    label: int
+    name: str
+    pixels: int
+    images: int
 
 
 def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -38,17 +49,23 @@ def add_label_folders(parser: argparse.ArgumentParser, images: str) -> None:
     parser.add_argument("--ignored", type=int, nargs="+", default=[255], help="values of pixels without category (255)")
 
 
-def count_folders(parsed: argparse.Namespace) -> str:
-    """A row for each category: pixels and images."""
+def count_folders(parsed: argparse.Namespace) -> None:
+    """Print, and write, the pixels and images of each category."""
     from equigrad.data.category_pixels import count_pixels, show_progress
     from equigrad.data.segmentation_checks import describe
+    from equigrad.evaluation.tables import write_table
 
     data = _read(parsed, parsed.source, parsed.labels)
-    return describe(data, count_pixels(data, progress=show_progress))
+    pixels = count_pixels(data, progress=show_progress)
+    print(describe(data, pixels))
+    if parsed.csv:
+        counted = zip(data.class_names, pixels.pixel_counts.tolist(), pixels.image_counts.tolist(), strict=True)
+        rows = [PixelRow(label, *cells) for label, cells in enumerate(counted)]
+        print(write_table(rows, parsed.csv))
 
 
-def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], str]":
-    """What was found, and what was looked at."""
+def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], SegmentationData, SegmentationData | None]":
+    """What was found, and the training and test set."""
     from equigrad.data.category_pixels import show_progress
     from equigrad.data.segmentation_checks import check_segmentation
 
@@ -59,8 +76,7 @@ def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], str]":
     findings = check_segmentation(
         train, test, by_content=not parsed.paths_only, decode=parsed.decode, progress=show_progress
     )
-    sizes = " and ".join(f"{len(data):,} images of {data.source}" for data in (train, test) if data is not None)
-    return findings, f"{sizes}, {train.num_classes:,} categories"
+    return findings, train, test
 
 
 def _read(parsed: argparse.Namespace, images: Path, labels: Path) -> "SegmentationData":

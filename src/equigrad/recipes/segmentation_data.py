@@ -84,7 +84,8 @@ class LabelFolders:
         test_images: folder of test images; None holds some of the images out.
         test_labels: folder of their label maps.
         test_share: of the images that is held out without test images.
-        train_list: names of the training images, one a line, such as `equigrad data ade20k-lt` writes; None is all.
+        train_list: names of the images, one a line, such as `equigrad data ade20k-lt` writes; None is all. Without
+            test images, some of these are held out.
         root: what the four folders start from, a folder or a `.zip` file.
         ignored: values of pixels that are not samples.
         crop_size: (height, width) of what is trained on.
@@ -114,12 +115,12 @@ class LabelFolders:
         if not self.names.is_file():
             raise FileNotFoundError(f"{self.names}: no such file of category names; name yours with --set data.names=…")
         train = self._read(self.images, self.labels)
+        if self.train_list is not None:
+            train = train.listed(self.train_list)
         if self.test_images is None or self.test_labels is None:
             train, test = held_out(train, self.test_share)
         else:
             test = self._read(self.test_images, self.test_labels)
-        if self.train_list is not None:
-            train = train.listed(self.train_list)
         augment = train_transform(self.crop_size, base=self.base, scale=self.scale)
         return SegmentationDataset(train, augment), _test_set(test)
 
