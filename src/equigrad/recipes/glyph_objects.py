@@ -53,7 +53,7 @@ def mask_rcnn(method: RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
         faster_rcnn,
         num_features=256,
         num_mask_channels=32,
-        sampling_ratio=1,  # bins are no larger than a place of the map
+        sampling_ratio=1,  # most bins are smaller than a place of the map
         num_proposals=100,
         sampler=RoISampler(32),
     )
