@@ -82,6 +82,16 @@ def test_a_long_tailed_subset_of_any_folders_is_what_a_recipe_trains_on(folder, 
     assert len(test) == 1
 
 
+def test_ignored_values_may_be_any_in_a_long_tailed_subset(folder, capsys):
+    write_set(Path("marked"), {"a": [[0, 1]], "b": [[1, 7]]})
+    command = ["data", "ade20k-lt", "marked", "--images", "images", "--labels", "labels"]
+    command += ["--names", "marked/classes.txt", "--rho", "0", "--output", "list.txt"]
+    assert main(command) == 1
+    assert "7" in capsys.readouterr().err
+    assert main([*command, "--ignored", "7", "255"]) == 0
+    assert Path("list.txt").read_text().split() == ["a", "b"]
+
+
 def test_without_test_images_some_of_the_listed_ones_are_held_out(folder):
     names = [f"i{number}" for number in range(10)]
     write_set(Path("many"), dict.fromkeys(names, MAPS["a"]))

@@ -173,42 +173,38 @@ def documented():
 
 def test_a_list_is_written_for_any_set_with_its_layout(tmp_path):
     folder = write_segmentation(tmp_path / "glyphs", GlyphData([30, 12, 6], eval_count=1))
-    text = write_long_tailed(folder, tmp_path / "lists/train.txt", rate=0.5)
     data = read_scene_parsing(folder, "training")
+    text = write_long_tailed(data, tmp_path / "lists/train.txt", rate=0.5)
     kept = data.listed(tmp_path / "lists/train.txt")
     assert 0 < len(kept) < len(data)
     assert f"{len(kept)} of {len(data)} images kept" in text
     assert "reading quota, rate 0.5, order index, seed 0" in text
-    assert write_long_tailed(folder, tmp_path / "again.txt", rate=0.5) == text.replace("lists/train.txt", "again.txt")
+    assert write_long_tailed(data, tmp_path / "again.txt", rate=0.5) == text.replace("lists/train.txt", "again.txt")
 
 
 def test_a_list_is_written_for_label_folders_by_frequency(tmp_path):
     maps = {f"{index:02d}": [[index % 2 + 1] * 4] for index in range(20)} | {"99": [[0, 1, 1, 1]]}
     folder = write_set(tmp_path, maps)
-    layout = ("images", "labels", folder / "classes.txt")
-    text = write_long_tailed(folder, tmp_path / "train.txt", label_folders=layout, rate=np.log(2), order="pixels")
-    data = read_label_folders(*layout, root=folder).listed(tmp_path / "train.txt")
+    data = read_label_folders("images", "labels", folder / "classes.txt", root=folder)
+    text = write_long_tailed(data, tmp_path / "train.txt", rate=np.log(2), order="pixels")
     # Pixels make the order sky, tram, road: tram keeps half of its 10 images, road a quarter of one, which is none.
-    assert sum(name != "99" for name in data.names) == 15
+    assert sum(name != "99" for name in data.listed(tmp_path / "train.txt").names) == 15
     assert "categories that lost all their images: road" in text
     assert not list(tmp_path.glob(".*"))
 
 
 def test_nothing_is_written_when_no_image_is_left(tmp_path):
     folder = write_set(tmp_path, {"a": [[1]], "b": [[2]]})
-    layout = ("images", "labels", folder / "classes.txt")
+    data = read_label_folders("images", "labels", folder / "classes.txt", root=folder)
     with pytest.raises(ValueError, match="no image is left"):
-        write_long_tailed(folder, tmp_path / "train.txt", label_folders=layout, rate=5.0)
+        write_long_tailed(data, tmp_path / "train.txt", rate=5.0)
     assert not (tmp_path / "train.txt").exists()
 
 
 @pytest.mark.shared_data
 def test_camvid_has_a_long_tailed_subset_too(tmp_path):
-    folder = shared_folder("camvid")
-    layout = ("val/images", "val/labels", folder / "classes.csv")
-    text = write_long_tailed(
-        folder / "images_labels.zip", tmp_path / "val.txt", label_folders=layout, rate=0.05, order="images"
-    )
-    kept = read_camvid(folder, "val").listed(tmp_path / "val.txt")
+    data = read_camvid(shared_folder("camvid"), "val")
+    text = write_long_tailed(data, tmp_path / "val.txt", rate=0.05, order="images")
+    kept = data.listed(tmp_path / "val.txt")
     assert f"{len(kept)} of 112 images kept" in text
     assert 20 < len(kept) < 100

@@ -28,9 +28,7 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     subset.add_argument("--output", type=Path, required=True, metavar="LIST")
     subset.add_argument("--images", type=Path, help="of another layout: the folder of images in FOLDER")
     subset.add_argument("--labels", type=Path, help="the folder of index PNGs in FOLDER")
-    subset.add_argument(
-        "--names", type=Path, metavar="FILE", help="the categories: .txt, a name a line, or .csv: id, name"
-    )
+    _add_values(subset)
     subset.add_argument("--rho", type=float, default=0.01, help="the i-th category keeps exp(-rho i) of its images")
     subset.add_argument("--reading", choices=("quota", "union", "top_up", "drop", "rarest"), default="quota")
     subset.add_argument("--order", choices=("index", "pixels", "images"), default="index", help="from head to tail")
@@ -43,6 +41,11 @@ def add_label_folders(parser: argparse.ArgumentParser, images: str) -> None:
     parser.add_argument(
         "--labels", type=Path, metavar="FOLDER", help=f"index PNGs of a segmentation set, whose images are in {images}"
     )
+    _add_values(parser)
+
+
+def _add_values(parser: argparse.ArgumentParser) -> None:
+    """What the values of label maps mean."""
     parser.add_argument(
         "--names", type=Path, metavar="FILE", help="its categories: .txt, a name a line, or .csv: id, name"
     )
@@ -92,13 +95,9 @@ def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.ade20k_lt import write_long_tailed
     from equigrad.data.category_pixels import show_progress
 
-    layout = (parsed.images, parsed.labels, parsed.names)
-    if any(layout) and not all(layout):
-        raise ValueError("another layout than ADE20K's needs all of --images, --labels and --names")
     text = write_long_tailed(
-        parsed.folder,
+        _whole_set(parsed),
         parsed.output,
-        label_folders=layout if all(layout) else None,
         rate=parsed.rho,
         reading=parsed.reading,
         order=parsed.order,
@@ -106,3 +105,16 @@ def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         progress=show_progress,
     )
     print(text)
+
+
+def _whole_set(parsed: argparse.Namespace) -> "SegmentationData":
+    """ADE20K's training set, one in its layout with names of its own, or one of any folders."""
+    from equigrad.data.segmentation_readers import read_ade20k, read_label_folders, read_scene_parsing
+
+    layout = (parsed.images, parsed.labels, parsed.names)
+    if all(layout):
+        return read_label_folders(*layout, root=parsed.folder, ignored=parsed.ignored)
+    if any(layout):
+        raise ValueError("another layout than ADE20K's needs all of --images, --labels and --names")
+    has_own_names = (parsed.folder / "objectInfo.csv").is_file()
+    return read_scene_parsing(parsed.folder, "training") if has_own_names else read_ade20k(parsed.folder, "training")

@@ -21,13 +21,10 @@ from numpy.typing import NDArray
 from equigrad.data.category_pixels import CategoryPixels, Progress, count_pixels
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation import SegmentationData
-from equigrad.data.segmentation_readers import read_ade20k, read_label_folders, read_scene_parsing
 
 Presence = NDArray[np.bool_]  # (N, C): which categories are in which images
 Reading = Literal["quota", "union", "top_up", "drop", "rarest"]
 Order = Literal["index", "pixels", "images"]
-
-LabelFolders = tuple[str, str, Path]  # of images, of label maps, and the file of names
 
 RATE = 0.01
 PUBLISHED_SIZE, ADE20K_SIZE = 11_578, 20_210
@@ -130,10 +127,9 @@ def head_to_tail(pixels: CategoryPixels, order: Order) -> Counts:
 
 
 def write_long_tailed(
-    folder: str | os.PathLike[str],
+    data: SegmentationData,
     output: str | os.PathLike[str],
     *,
-    label_folders: LabelFolders | None = None,
     rate: float = RATE,
     reading: Reading = "quota",
     order: Order = "index",
@@ -145,14 +141,12 @@ def write_long_tailed(
     """Choose a long-tailed subset of a training set, write the names of its images and report it as text.
 
     Args:
-        folder: ADE20K's folder or archive, or another with its layout and an `objectInfo.csv` of its categories.
+        data: the training set.
         output: the list, one name a line; appears complete or not at all. `SegmentationData.listed` reads it.
-        label_folders: for any other layout, folders of images and of label maps in `folder`, and the file of names.
         rate, reading, seed: see `long_tailed_subset`.
         order: which categories are the head: the first ("index", as in ADE20K), those with most "pixels" or "images".
         cache, num_workers, progress: see `count_pixels`.
     """
-    data = _training_set(folder, label_folders)
     pixels = count_pixels(data, cache=cache, num_workers=num_workers, progress=progress)
     head_first = head_to_tail(pixels, order)
     subset = long_tailed_subset(pixels.presence, rate=rate, reading=reading, head_first=head_first, seed=seed)
@@ -161,13 +155,6 @@ def write_long_tailed(
     file = data.subset(subset.kept).write_list(output)
     settings = f"reading {reading}, rate {rate:g}, order {order}, seed {seed}"
     return f"{file}: {report(subset, data.class_names, len(data), head_first)}\n{settings}"
-
-
-def _training_set(folder: str | os.PathLike[str], label_folders: LabelFolders | None) -> SegmentationData:
-    if label_folders is not None:
-        return read_label_folders(*label_folders, root=folder)
-    has_own_names = next(Path(folder).glob("objectInfo.csv"), None) if Path(folder).is_dir() else None
-    return read_scene_parsing(folder, "training") if has_own_names else read_ade20k(folder, "training")
 
 
 def report(subset: Subset, class_names: Sequence[str], num_images: int, head_first: Counts) -> str:
