@@ -30,6 +30,7 @@ QUICK = {
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
     "examples/seed_table.py": None,  # needs runs: tests/test_seed_table.py
     "examples/segmentation_ranks.py": None,  # the same as the next
+    "examples/segmentation_by_heart.py": None,  # the same
     "examples/segmentation_overlays.py": None,  # needs runs: tests/test_segmentation_overlays.py makes them
     "benchmarks/glyphs.py": None,  # tests/data covers what it measures; it takes a minute at any size
 }

@@ -1,4 +1,4 @@
-"""What `examples/` show of runs of semantic segmentation: overlays side by side, and places of the right category."""
+"""What `examples/` do with semantic segmentation: overlays side by side, places of the right category, by heart."""
 
 import subprocess
 import sys
@@ -68,3 +68,20 @@ def test_the_right_category_has_a_place_in_every_group(runs):
         assert first <= first_5 <= 100
         assert 1 <= place <= 6
         assert below >= 0
+
+
+def test_a_few_images_are_learned_by_heart():
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    printed = run_example("segmentation_by_heart.py", "tiny:segmentation", *words, "--images", 4, "--steps", 300)
+    assert printed.returncode == 0, printed.stderr
+    first, *steps, lowest = printed.stdout.splitlines()
+    assert first.startswith("4 images of glyph scenes")
+    reached = [float(line.split("mIoU")[1]) for line in steps]
+    assert reached[0] < 60 < reached[-1]
+    assert lowest.startswith("lowest: ")
+
+
+def test_what_cannot_be_learned_by_heart_is_said_in_one_line():
+    printed = run_example("segmentation_by_heart.py", "tiny:ce")
+    assert printed.returncode == 1
+    assert printed.stderr == "error: tiny:ce: expected a recipe of semantic segmentation\n"
