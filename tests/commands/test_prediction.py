@@ -92,7 +92,7 @@ def test_runs_of_the_same_name_are_told_apart_by_their_paths(predict, tmp_path):
         (["detector", "street.jpg", "--threshold", "2"], "shown.threshold=2: threshold must be in [0, 1], got 2"),
         (["detector", "street.jpg", "--threshold", "high"], "shown.threshold=high: expected a number"),
         (["detector", "street.jpg", "--limit", "0"], "shown.limit=0: limit must be at least 1, got 0"),
-        (["classifier", "street.jpg", "--threshold", "0.5"], "no field 'shown' in ClassificationRecipe"),
+        (["classifier", "street.jpg", "--threshold", "0.5"], "--threshold and --limit are for runs of detectors"),
         (["detector", "gone.jpg"], "gone.jpg: no such image"),
     ],
 )

@@ -3,11 +3,13 @@
 import argparse
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from equigrad.analysis.prediction_pictures import PredictedImage
 
 
@@ -28,16 +30,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
     parser.add_argument(
         "--threshold",
-        dest="set",
+        dest="shown",
         action="append",
+        default=[],
         type="shown.threshold={}".format,
         metavar="SCORE",
         help="detectors: the least score of a drawn object, by default 0.3",
     )
     parser.add_argument(
         "--limit",
-        dest="set",
+        dest="shown",
         action="append",
+        default=[],
         type="shown.limit={}".format,
         metavar="COUNT",
         help="detectors: how many objects are drawn at most, by default 30",
@@ -49,13 +53,11 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Draw every image that can be read; ValueError at the end if some could not."""
     from equigrad.data.image_stores import FolderStore
     from equigrad.files import write_atomically
-    from equigrad.recipes.overrides import override
-    from equigrad.recipes.runs import recipe_of_run
 
     files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
     runs = [parsed.run, *parsed.beside]
     headings = _headings(runs)
-    predictors = [override(recipe_of_run(run), parsed.set).predictor(run) for run in runs]
+    predictors = [_predictor(run, parsed.set, parsed.shown) for run in runs]
     output = parsed.output or parsed.run / ("comparisons" if parsed.beside else "predictions")
     output.mkdir(parents=True, exist_ok=True)
     num_failed = 0
@@ -74,6 +76,17 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         print(f"{file}: {shown.line} -> {target}", flush=True)
     if num_failed:
         raise ValueError(f"{num_failed} of {len(files)} images could not be read")
+
+
+def _predictor(run: Path, assignments: list[str], shown: list[str]) -> "Callable[[Image], PredictedImage]":
+    """What draws the predictions of a run, its recipe changed by the assignments."""
+    from equigrad.recipes.overrides import override
+    from equigrad.recipes.runs import recipe_of_run
+
+    recipe = recipe_of_run(run)
+    if shown and not hasattr(recipe, "shown"):
+        raise ValueError(f"{run}: --threshold and --limit are for runs of detectors, which this is not")
+    return override(recipe, assignments + shown).predictor(run)
 
 
 def _compared(headings: Sequence[str], predicted: "Sequence[PredictedImage]") -> "PredictedImage":
