@@ -4,9 +4,9 @@
     python examples/segmentation_by_heart.py camvid:deeplabv3plus_lite0 --set data.root=camvid
 
 Takes data, network and loss of a recipe and trains all of the network, without dropout, on whole training images from
-evenly spaced places, without augmentation, all of them in every batch: with smaller ones batch norms, above all that
-of the pooled image, learn other statistics than the test uses. Printed is mIoU on these images, over the categories
-that occur in them.
+evenly spaced places, without augmentation, all of them in every batch, so that batch norms see nothing in training that
+they do not see in the test. The images must be of one size. Printed is mIoU on these images, over the categories that
+occur in them.
 """
 
 import argparse
