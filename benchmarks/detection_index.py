@@ -85,7 +85,7 @@ def category_records(frequencies: Frequencies) -> list[dict[str, object]]:
 
 def import_only(reader: str) -> None:
     if reader == "equigrad":
-        import equigrad.data.coco_json  # noqa: F401
+        import equigrad.data.detection.formats.coco_json  # noqa: F401
     elif reader == "pycocotools":
         import pycocotools.coco  # noqa: F401
     elif reader == "lvis":
@@ -95,7 +95,7 @@ def import_only(reader: str) -> None:
 def index_file(reader: str, file: Path) -> object:
     """What a user of each reader writes; the result is kept alive until the memory is measured."""
     if reader == "equigrad":
-        from equigrad.data.coco_json import read_coco
+        from equigrad.data.detection.formats.coco_json import read_coco
 
         return read_coco(file)
     if reader == "pycocotools":

@@ -111,9 +111,9 @@ def run(arguments):
 
 
 def run_equigrad(annotations_file, predictions_file, arguments):
-    from equigrad.data.coco_json import read_coco
-    from equigrad.evaluation.detection import evaluate
-    from equigrad.evaluation.prediction_files import read_predictions
+    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.evaluation.detection.evaluator import evaluate
+    from equigrad.evaluation.detection.prediction_files import read_predictions
 
     times = [time.process_time()]
     annotations = read_coco(annotations_file)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from equigrad.data.frequency import load_frequencies, pick_categories, scale_counts
-from equigrad.data.glyph_files import write_classification, write_detection, write_segmentation
-from equigrad.data.glyph_layout import GlyphData, SplitScenes, glyph_images
-from equigrad.data.glyph_scenes import PORTRAIT, SCENE
-from equigrad.data.glyphs import choose_glyphs
+from equigrad.data.glyphs.drawing import choose_glyphs
+from equigrad.data.glyphs.files import write_classification, write_detection, write_segmentation
+from equigrad.data.glyphs.layout import GlyphData, SplitScenes, glyph_images
+from equigrad.data.glyphs.scenes import PORTRAIT, SCENE
 
 COUNTS = scale_counts(pick_categories(load_frequencies("lvis_v1").instance_counts, 100), 2000)
 DATA = GlyphData(COUNTS, eval_count=0, glyphs_per_image=(3, 7))

@@ -26,10 +26,10 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 
 import equigrad
-from equigrad.models.atss import improved_atss
-from equigrad.models.fcos import fcos
-from equigrad.models.resnet_fpn import ResNetFPN, resnet50_fpn
-from equigrad.models.retinanet import retinanet
+from equigrad.models.detection.one_stage.atss import improved_atss
+from equigrad.models.detection.one_stage.fcos import fcos
+from equigrad.models.detection.one_stage.retinanet import retinanet
+from equigrad.models.detection.pyramids.resnet_fpn import ResNetFPN, resnet50_fpn
 
 LOSSES = {
     "BinaryCrossEntropyLoss": lambda num_classes: equigrad.BinaryCrossEntropyLoss(),

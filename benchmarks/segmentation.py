@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from equigrad.data.segmentation import collate
+from equigrad.data.segmentation.data import collate
 from equigrad.engine.optimizers import freeze
-from equigrad.models.upsampled_loss import LabelResolutionLoss
+from equigrad.models.segmentation.upsampled_loss import LabelResolutionLoss
 from equigrad.recipes.camvid import deeplabv3plus_lite0
 from equigrad.recipes.pixel_methods import PAPER_METHODS
 

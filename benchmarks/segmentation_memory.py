@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import equigrad
-from equigrad.models.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
+from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
 
 LOSSES = {
     "CrossEntropyLoss": lambda num_classes: equigrad.CrossEntropyLoss(),

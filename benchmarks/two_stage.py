@@ -27,12 +27,12 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops import batched_nms
 
 from equigrad import CrossEntropyLoss, SigmoidScores
-from equigrad.models.rcnn import mask_rcnn
-from equigrad.models.rcnn_torchvision import from_torchvision
-from equigrad.models.resnet_fpn import resnet50_fpn
-from equigrad.models.roi_head import CODER, BoxPredictor
-from equigrad.models.roi_inference import RoIInference
-from equigrad.models.roi_scores import SoftmaxBackgroundScores
+from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn
+from equigrad.models.detection.two_stage.rcnn import mask_rcnn
+from equigrad.models.detection.two_stage.roi_head import CODER, BoxPredictor
+from equigrad.models.detection.two_stage.roi_inference import RoIInference
+from equigrad.models.detection.two_stage.roi_scores import SoftmaxBackgroundScores
+from equigrad.models.detection.two_stage.torchvision_weights import from_torchvision
 
 Step = Callable[[], None]
 

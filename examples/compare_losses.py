@@ -27,15 +27,15 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import equigrad
-from equigrad.data.image_lists import ImageDataset
-from equigrad.data.transforms import whole_image_transform
+from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.transforms import whole_image_transform
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.evaluation.tables import write_table
 from equigrad.files import write_atomically
-from equigrad.models.classification import Classifier, build_classifier
-from equigrad.models.efficientnet_lite import PACKAGE, EfficientNetLite0
-from equigrad.models.feature_cache import FeatureDataset, Features, cache_features
-from equigrad.models.linear_probe import fit, hold_out, predict
+from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
+from equigrad.models.classification.classifier import Classifier, build_classifier
+from equigrad.models.classification.feature_cache import FeatureDataset, Features, cache_features
+from equigrad.models.classification.linear_probe import fit, hold_out, predict
 from equigrad.recipes.image_data import OwnImages
 from equigrad.recipes.methods import Method
 from equigrad.sampling import ClassBalancedSampler

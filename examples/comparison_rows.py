@@ -10,7 +10,7 @@ from torch import nn
 
 import equigrad
 from equigrad import decoupling
-from equigrad.models.classification import Classifier
+from equigrad.models.classification.classifier import Classifier
 from equigrad.recipes import methods
 from equigrad.recipes.methods import Counts, Method, counting, plain, sized
 

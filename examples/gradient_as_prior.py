@@ -24,8 +24,8 @@ from torch import Tensor
 import equigrad
 from equigrad.data.frequency import shot_split
 from equigrad.evaluation.tables import write_table
-from equigrad.models.classification import Classifier
-from equigrad.models.feature_cache import FeatureDataset
+from equigrad.models.classification.classifier import Classifier
+from equigrad.models.classification.feature_cache import FeatureDataset
 from equigrad.recipes.methods import Counts, Method, sized
 
 EPOCHS_SHOWN = (1, 2, 3, 5, 10, 20, 30, 60)

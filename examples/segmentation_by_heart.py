@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from equigrad.data.segmentation import SegmentationData
+from equigrad.data.segmentation.data import SegmentationData
 from equigrad.evaluation.segmentation import SegmentationEvaluator
-from equigrad.models.segmentation import Segmenter
+from equigrad.models.segmentation.segmenter import Segmenter
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.recipes.segmentation import SegmentationRecipe
 

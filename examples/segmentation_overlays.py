@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from equigrad.analysis.history import Evaluation
-from equigrad.analysis.overlays import draw_overlays
-from equigrad.data.segmentation import SegmentationData
+from equigrad.analysis.pictures.overlays import draw_overlays
+from equigrad.data.segmentation.data import SegmentationData
 from equigrad.engine import EngineError
 from equigrad.recipes.runs import recipe_of_run
 from equigrad.recipes.segmentation import SegmentationRecipe

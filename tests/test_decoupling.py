@@ -21,7 +21,7 @@ from equigrad.decoupling import (
     normalize_weights,
     retrain_classifier,
 )
-from equigrad.models.cosine_classifier import CosineClassifier
+from equigrad.models.classification.cosine_classifier import CosineClassifier
 
 few_examples = settings(max_examples=50)  # a busy machine is no failure
 SECOND_STAGES = [retrain_classifier, learn_scales, align]

@@ -31,7 +31,7 @@ from equigrad.losses import (
     WithObjectness,
     effective_number_weights,
 )
-from equigrad.models.cosine_classifier import CosineClassifier
+from equigrad.models.classification.cosine_classifier import CosineClassifier
 from equigrad.models.scores import (
     SigmoidObjectnessScores,
     SigmoidScores,

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from equigrad.models.cosine_classifier import CosineClassifier
+from equigrad.models.classification.cosine_classifier import CosineClassifier
 
 Classifier = nn.Linear | nn.Conv2d | CosineClassifier
 BatchNormMode = Literal["frozen", "moving"]

@@ -5,9 +5,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from equigrad.labels import IGNORE
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.inputs import IGNORE, check_logits, check_number, divisor_of
+from equigrad.losses.inputs import check_logits, check_number, divisor_of
 from equigrad.losses.sweep import Sweep, entries
 
 

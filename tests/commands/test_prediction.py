@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from equigrad.analysis.prediction_pictures import GROUP_COLOURS
+from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 from equigrad.cli import main
 
 DETECTOR = [

@@ -2,7 +2,7 @@
 
 import json
 
-from equigrad.data.coco_json import read_coco
+from equigrad.data.detection.formats.coco_json import read_coco
 
 
 def annotations_of(folder, content):

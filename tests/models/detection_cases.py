@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from equigrad.models.anchors import AnchorGrid
+from equigrad.models.detection.anchors import AnchorGrid
 
 STRIDES = (8, 16)
 SIZES = ((6, 8), (3, 4))  # an image of 48 x 64

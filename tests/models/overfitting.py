@@ -6,18 +6,18 @@ import numpy as np
 import torch
 
 import equigrad
-from equigrad.data.coco_json import read_coco
-from equigrad.data.detection_batches import collate_detection
-from equigrad.data.detection_dataset import DetectionDataset
-from equigrad.data.detection_transforms import ResizeLongerSide
-from equigrad.evaluation.detection import evaluate
-from equigrad.evaluation.predictions import Predictions
-from equigrad.models.atss import atss, improved_atss
-from equigrad.models.fcos import fcos
-from equigrad.models.lite_fpn import LiteFPN
-from equigrad.models.paa import paa
-from equigrad.models.retinanet import retinanet
-from equigrad.models.yolox import yolox, yolox_star
+from equigrad.data.detection.batches import collate_detection
+from equigrad.data.detection.dataset import DetectionDataset
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.transforms import ResizeLongerSide
+from equigrad.evaluation.detection.evaluator import evaluate
+from equigrad.evaluation.detection.predictions import Predictions
+from equigrad.models.detection.one_stage.atss import atss, improved_atss
+from equigrad.models.detection.one_stage.fcos import fcos
+from equigrad.models.detection.one_stage.paa import paa
+from equigrad.models.detection.one_stage.retinanet import retinanet
+from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 
 SIZE = 256
 LEAST_SIDE = 32  # pixels of every object at that size

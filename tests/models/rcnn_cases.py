@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 import torch
 
 import equigrad
-from equigrad.models.roi_head import RoIClassifier
-from equigrad.models.roi_scores import SoftmaxBackgroundScores, TwoWayObjectness, TwoWayObjectnessScores
-from equigrad.models.small_fpn import SmallFPN
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.two_stage.roi_head import RoIClassifier
+from equigrad.models.detection.two_stage.roi_scores import (
+    SoftmaxBackgroundScores,
+    TwoWayObjectness,
+    TwoWayObjectnessScores,
+)
 
 COUNTS = [5, 50, 500, 5000, 20]
 NUM_CLASSES = len(COUNTS)

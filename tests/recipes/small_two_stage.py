@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from equigrad.engine import SGD, Schedule, TrainSettings
-from equigrad.models.rcnn import faster_rcnn
-from equigrad.models.roi_sampling import RoISampler
-from equigrad.models.small_fpn import SmallFPN
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.recipes import two_stage
 from equigrad.recipes.detection_data import GlyphObjects
 from equigrad.recipes.detection_views import ShorterSide

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from equigrad.evaluation.predictions import Predictions
+from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.recipes.calibrated_detections import norcal_predictions
 
 

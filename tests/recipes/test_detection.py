@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from equigrad.cli import main
-from equigrad.data.detection_dataset import DetectionDataset
+from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.engine import EngineError, Schedule
 from equigrad.engine.checkpoint import load_weights
-from equigrad.evaluation.prediction_shards import finished_images
+from equigrad.evaluation.detection.prediction_shards import finished_images
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.recipes.detection_data import OpenImages
 from equigrad.recipes.generated_objects import write_openimages

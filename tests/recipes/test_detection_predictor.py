@@ -6,7 +6,7 @@ import torch
 from PIL import Image, ImageColor
 from torch import nn
 
-from equigrad.analysis.prediction_pictures import GROUP_COLOURS
+from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 from equigrad.recipes.detection_predictor import DetectionPredictor, ShownObjects
 from equigrad.recipes.detection_views import Mosaics, ShorterSide
 from equigrad.recipes.trained_categories import TrainedCategories

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from equigrad.data.coco_json import read_coco
+from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.frequency import load_frequencies
 from equigrad.recipes.detection_data import CocoFiles, GlyphObjects, OpenImages
 from equigrad.recipes.generated_objects import generated_objects

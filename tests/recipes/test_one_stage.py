@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad.models.centre_assignment import CentreAssigner
-from equigrad.models.paa import CostAssigner
+from equigrad.models.detection.assignment.centre import CentreAssigner
+from equigrad.models.detection.one_stage.paa import CostAssigner
 from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
 from equigrad.recipes.tables import TABLES
 from equigrad.recipes.trained_categories import TrainedCategories

@@ -3,7 +3,7 @@
 import pytest
 
 from equigrad.cli import main
-from equigrad.data.published_lists import PUBLISHED, read_published
+from equigrad.data.images.published_lists import PUBLISHED, read_published
 from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
 from equigrad.recipes.generated_data import write_benchmark
 from equigrad.recipes.methods import ROWS

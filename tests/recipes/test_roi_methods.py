@@ -7,8 +7,8 @@ from tests.models.rcnn_cases import make_batch, small_pyramid
 from torch.testing import assert_close
 
 import equigrad
-from equigrad.models.rcnn import faster_rcnn
-from equigrad.models.rcnn_stages import CLASSIFIER
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
 from equigrad.recipes import roi_methods
 from equigrad.recipes.overrides import override
 from equigrad.recipes.roi_methods import (

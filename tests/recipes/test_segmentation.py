@@ -15,7 +15,7 @@ from PIL import Image
 
 from equigrad.engine import EngineError, Schedule
 from equigrad.engine.statistics_history import find_statistics
-from equigrad.models.sliding_window import SlidingWindow, WholeImage
+from equigrad.models.segmentation.sliding_window import SlidingWindow, WholeImage
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.recipes.glyph_scenes import GlyphScenes
 from equigrad.recipes.runs import evaluate_run, recipe_of_run, source_of

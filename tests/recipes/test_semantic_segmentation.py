@@ -2,8 +2,8 @@ import pytest
 
 import equigrad
 from equigrad.cli import main
-from equigrad.models.deeplab import DeepLabV3PlusHead
-from equigrad.models.pspnet import PSPHead
+from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
+from equigrad.models.segmentation.pspnet import PSPHead
 from equigrad.recipes.catalogue import all_recipes, load_recipe
 from equigrad.recipes.generated_scenes import write_label_folders
 from equigrad.recipes.pixel_methods import PAPER_METHODS, pixel_method

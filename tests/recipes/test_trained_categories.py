@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from equigrad.data.coco_json import read_coco
+from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.engine import EngineError
 from equigrad.recipes.trained_categories import TrainedCategories
 from small_detection_data import annotated, write_small_data

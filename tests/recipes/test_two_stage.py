@@ -10,7 +10,7 @@ import equigrad
 from equigrad.cli import main
 from equigrad.data.frequency import load_frequencies
 from equigrad.engine import EngineError, load_weights
-from equigrad.models.rcnn_stages import CLASSIFIER
+from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
 from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
 from equigrad.recipes.roi_methods import NewClassifier, NewScales
 from equigrad.recipes.runs import recipe_of_run

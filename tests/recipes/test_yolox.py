@@ -10,7 +10,7 @@ from engine.toy import assert_identical, read_metrics
 from equigrad.engine import Schedule, load_checkpoint
 from equigrad.engine.checkpoint import checkpoint_files
 from equigrad.engine.optimizers import build_optimizer
-from equigrad.models.small_fpn import SmallFPN
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
 from equigrad.recipes.catalogue import load_recipe, rows_of_recipe
 from equigrad.recipes.detection_data import CocoFiles
 from equigrad.recipes.tables import TABLES

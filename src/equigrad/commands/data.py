@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from equigrad.commands import detection_data, segmentation_data
 
 if TYPE_CHECKING:
-    from equigrad.data.classification_checks import Finding
-    from equigrad.data.image_lists import ImageList
-    from equigrad.data.segmentation import SegmentationData
+    from equigrad.data.images.checks import Finding
+    from equigrad.data.images.lists import ImageList
+    from equigrad.data.segmentation.data import SegmentationData
 
     _Images = ImageList | SegmentationData
 
@@ -86,7 +86,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print what was found; ValueError if training would be wrong."""
-    from equigrad.data.classification_checks import check_classification
+    from equigrad.data.images.checks import check_classification
     from equigrad.recipes.image_data import read_images
 
     if parsed.source.suffix == ".json":

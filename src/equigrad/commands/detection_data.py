@@ -25,7 +25,7 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def check_file(file: Path, images: Path | None, *, decode: bool) -> None:
     """Print the findings, a line each; ValueError if training would be wrong."""
-    from equigrad.data.detection_checks import check_detection, training_would_be_wrong
+    from equigrad.data.detection.checks import check_detection, training_would_be_wrong
 
     findings = check_detection(file, images, decode=decode)
     for finding in findings:
@@ -42,8 +42,8 @@ def show_stats(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     import torch
 
     from equigrad.analysis.plots import plot_tail
-    from equigrad.data.coco_json import read_coco
-    from equigrad.data.detection_stats import detection_stats
+    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.data.detection.stats import detection_stats
     from equigrad.evaluation.tables import write_table
     from equigrad.sampling import CategoryPresence, RepeatFactorSampler
 
@@ -62,9 +62,9 @@ def show_stats(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def convert_folder(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Write a COCO file, read it back, and say what is in it."""
-    from equigrad.data.coco_json import read_coco
-    from equigrad.data.voc import convert_voc
-    from equigrad.data.yolo import convert_yolo
+    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.data.detection.formats.voc import convert_voc
+    from equigrad.data.detection.formats.yolo import convert_yolo
 
     if parsed.layout == "voc":
         if parsed.names is not None:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from equigrad.data.detection import DetectionData
-    from equigrad.evaluation.detection_result import DetectionResult
-    from equigrad.evaluation.predictions import Predictions
+    from equigrad.data.detection.data import DetectionData
+    from equigrad.evaluation.detection.predictions import Predictions
+    from equigrad.evaluation.detection.result import DetectionResult
 
 
 def add_arguments(evaluate: argparse.ArgumentParser) -> None:
@@ -37,8 +37,8 @@ def add_arguments(evaluate: argparse.ArgumentParser) -> None:
 
 def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate, print the metrics and write what was asked for."""
-    from equigrad.data.coco_json import read_coco
-    from equigrad.evaluation.detection import evaluate, load_predictions
+    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.evaluation.detection.evaluator import evaluate, load_predictions
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
 
@@ -68,7 +68,7 @@ def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[np.int64] | None":
-    from equigrad.data.coco_json import read_coco
+    from equigrad.data.detection.formats.coco_json import read_coco
 
     if file is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from equigrad.analysis.prediction_pictures import PredictedImage
+    from equigrad.analysis.pictures.predictions import PredictedImage
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -51,7 +51,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Draw every image that can be read; ValueError at the end if some could not."""
-    from equigrad.data.image_stores import FolderStore
+    from equigrad.data.images.stores import FolderStore
     from equigrad.files import write_atomically
 
     files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
@@ -91,8 +91,8 @@ def _predictor(run: Path, assignments: list[str], shown: list[str]) -> "Callable
 
 def _compared(headings: Sequence[str], predicted: "Sequence[PredictedImage]") -> "PredictedImage":
     """What several runs say of an image, side by side."""
-    from equigrad.analysis.prediction_pictures import PredictedImage
-    from equigrad.analysis.side_by_side import side_by_side
+    from equigrad.analysis.pictures.predictions import PredictedImage
+    from equigrad.analysis.pictures.side_by_side import side_by_side
 
     line = " | ".join(f"{heading}: {one.line}" for heading, one in zip(headings, predicted, strict=True))
     return PredictedImage(side_by_side(headings, [one.picture for one in predicted]), line)
@@ -106,7 +106,7 @@ def _headings(runs: Sequence[Path]) -> list[str]:
 
 def _image_files(given: Path) -> Iterator[Path]:
     """The file, or the images below the folder."""
-    from equigrad.data.image_lists import SUFFIXES
+    from equigrad.data.images.lists import SUFFIXES
 
     if not given.is_dir():
         yield given

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from equigrad.data.classification_checks import Finding
-    from equigrad.data.segmentation import SegmentationData
+    from equigrad.data.images.checks import Finding
+    from equigrad.data.segmentation.data import SegmentationData
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
 
 def count_folders(parsed: argparse.Namespace) -> None:
     """Print, and write, the pixels and images of each category."""
-    from equigrad.data.category_pixels import count_pixels, show_progress
-    from equigrad.data.segmentation_checks import describe
+    from equigrad.data.segmentation.category_pixels import count_pixels, show_progress
+    from equigrad.data.segmentation.checks import describe
     from equigrad.evaluation.tables import write_table
 
     data = _read(parsed, parsed.source, parsed.labels)
@@ -69,8 +69,8 @@ def count_folders(parsed: argparse.Namespace) -> None:
 
 def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], SegmentationData, SegmentationData | None]":
     """What was found, and the training and test set."""
-    from equigrad.data.category_pixels import show_progress
-    from equigrad.data.segmentation_checks import check_segmentation
+    from equigrad.data.segmentation.category_pixels import show_progress
+    from equigrad.data.segmentation.checks import check_segmentation
 
     if (parsed.test is None) != (parsed.test_labels is None):
         raise ValueError("give both --test and --test-labels, or neither")
@@ -83,7 +83,7 @@ def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], Segmentat
 
 
 def _read(parsed: argparse.Namespace, images: Path, labels: Path) -> "SegmentationData":
-    from equigrad.data.segmentation_readers import read_label_folders
+    from equigrad.data.segmentation.readers import read_label_folders
 
     if parsed.names is None:
         raise ValueError("--labels needs --names FILE, which names the categories")
@@ -92,8 +92,8 @@ def _read(parsed: argparse.Namespace, images: Path, labels: Path) -> "Segmentati
 
 def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Choose the images, write their list and say what that does to the categories."""
-    from equigrad.data.ade20k_lt import write_long_tailed
-    from equigrad.data.category_pixels import show_progress
+    from equigrad.data.segmentation.ade20k_lt import write_long_tailed
+    from equigrad.data.segmentation.category_pixels import show_progress
 
     text = write_long_tailed(
         _whole_set(parsed),
@@ -109,7 +109,7 @@ def make_subset(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def _whole_set(parsed: argparse.Namespace) -> "SegmentationData":
     """ADE20K's training set, one in its layout with names of its own, or one of any folders."""
-    from equigrad.data.segmentation_readers import read_ade20k, read_label_folders, read_scene_parsing
+    from equigrad.data.segmentation.readers import read_ade20k, read_label_folders, read_scene_parsing
 
     layout = (parsed.images, parsed.labels, parsed.names)
     if all(layout):

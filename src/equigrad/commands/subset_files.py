@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from equigrad.data.image_lists import ImageList
-from equigrad.data.image_stores import ArrayStore
+from equigrad.data.images.lists import ImageList
+from equigrad.data.images.stores import ArrayStore
 from equigrad.evaluation.tables import write_table
 from equigrad.files import atomic_write
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from equigrad.data.frequency import Counts, checked_counts, exponential_profile, pareto_profile
-from equigrad.data.image_lists import ImageList
+from equigrad.data.images.lists import ImageList
 
 Profile = Literal["exponential", "pareto"]
 Order = Literal["count", "label", "random"]

@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from equigrad.data.frequency import checked_counts
+from equigrad.labels import IGNORE
 
 GroupBy = Literal["count", "index"]
 
-IGNORE = -100  # equigrad.IGNORE: pixels that are not samples
 GROUPS = ("head", "medium", "tail")  # 1, 2 and 3 in the names of metrics
 
 

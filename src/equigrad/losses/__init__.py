@@ -1,5 +1,6 @@
 """Losses for long-tailed data; `functional` holds the formulas without state."""
 
+from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses.equalization import (
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
@@ -7,7 +8,6 @@ from equigrad.losses.equalization import (
     SoftmaxEqualizationLoss,
 )
 from equigrad.losses.grouped_softmax import GroupedSoftmaxLoss, GroupedSoftmaxScores
-from equigrad.losses.inputs import BACKGROUND, IGNORE
 from equigrad.losses.multi_label import (
     BinaryCrossEntropyLoss,
     EffectiveClassMarginLoss,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.inputs import IGNORE
+from equigrad.labels import IGNORE
 from equigrad.losses.sweep import Sweep, entries
 
 

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BACKGROUND = -1
-"""Label of a sample without category: a negative of every category (sigmoid losses only)."""
-
-IGNORE = -100
-"""Label of what is not a sample: no loss, no gradient, no statistics."""
-
+from equigrad.labels import BACKGROUND, IGNORE
 
 CategoryNumbers = Sequence[float] | Tensor
 """C numbers that a user gives, one for each category."""

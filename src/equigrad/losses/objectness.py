@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor, nn
 
+from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import functional
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.inputs import BACKGROUND, IGNORE, check_labels, check_logits, is_multi_label
+from equigrad.losses.inputs import check_labels, check_logits, is_multi_label
 
 
 class WithObjectness(nn.Module):

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.inputs import IGNORE, PerCategory
+from equigrad.labels import IGNORE
+from equigrad.losses.inputs import PerCategory
 
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""

@@ -6,7 +6,7 @@ import torch
 
 from equigrad.calibration import norcal_detections
 from equigrad.data.frequency import Counts
-from equigrad.evaluation.predictions import Predictions
+from equigrad.evaluation.detection.predictions import Predictions
 
 
 def norcal_predictions(predictions: Predictions, image_counts: Counts, power: float) -> Predictions:

@@ -7,9 +7,9 @@ from functools import partial
 
 from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
 from equigrad.engine.schedule import Poly
-from equigrad.models.deeplab import DeepLabV3PlusHead
-from equigrad.models.dilated_efficientnet_lite import DilatedEfficientNetLite0
-from equigrad.models.efficientnet_lite import PACKAGE
+from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0
+from equigrad.models.backbones.efficientnet_lite import PACKAGE
+from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
 from equigrad.recipes.segmentation import SegmentationRecipe

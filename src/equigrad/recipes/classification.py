@@ -13,15 +13,15 @@ from torch.utils.data import DataLoader
 
 import equigrad
 from equigrad.analysis.history import EVALUATION, Evaluation
-from equigrad.analysis.prediction_pictures import PredictedImage
+from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.analysis.report import write_report
-from equigrad.data.image_lists import ImageDataset
+from equigrad.data.images.lists import ImageDataset
 from equigrad.engine import EngineError, TrainResult, TrainSettings, launch, train
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import Precision, best_accelerator
 from equigrad.engine.train import Evaluate
 from equigrad.evaluation.classification import ClassificationEvaluator
-from equigrad.models.classification import Classifier, build_classifier
+from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.recipes.backbones import untrained
 from equigrad.recipes.image_data import ImageData, evaluation_transform
 from equigrad.recipes.label_predictor import LabelPredictor

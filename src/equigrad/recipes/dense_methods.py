@@ -8,7 +8,7 @@ from torch import nn
 
 import equigrad
 from equigrad.data.frequency import Counts
-from equigrad.models.dense import DenseDetector
+from equigrad.models.detection.one_stage.detector import DenseDetector
 from equigrad.recipes.methods import plain, sized
 from equigrad.recipes.trained_categories import TrainedCategories
 
@@ -31,7 +31,7 @@ class OneStage:
     """A one-stage detector.
 
     Args:
-        build: such as `equigrad.models.atss.improved_atss`.
+        build: such as `equigrad.models.detection.one_stage.atss.improved_atss`.
         method: its classification loss.
     """
 

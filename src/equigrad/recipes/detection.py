@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
-from equigrad.analysis.prediction_pictures import PredictedImage
-from equigrad.data.detection_dataset import DetectionDataset
-from equigrad.data.mosaic import TransformedDataset
+from equigrad.analysis.pictures.predictions import PredictedImage
+from equigrad.data.detection.dataset import DetectionDataset
+from equigrad.data.detection.mosaic import TransformedDataset
 from equigrad.engine import EngineError, TrainResult, TrainSettings, launch, train
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import Precision, best_accelerator

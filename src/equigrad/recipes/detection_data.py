@@ -7,17 +7,17 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from equigrad.data.coco_json import read_coco
-from equigrad.data.detection import DetectionData
-from equigrad.data.detection_dataset import DetectionDataset
+from equigrad.data.detection.data import DetectionData
+from equigrad.data.detection.dataset import DetectionDataset
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.formats.openimages import read_openimages
 from equigrad.data.frequency import Counts, exponential_profile, load_frequencies, pick_categories
-from equigrad.data.glyph_files import write_detection
-from equigrad.data.glyph_layout import GlyphData
-from equigrad.data.glyph_scenes import SCENE
-from equigrad.data.openimages import read_openimages
-from equigrad.evaluation.detection import DetectionEvaluator
-from equigrad.evaluation.detection import Protocol as Benchmark
-from equigrad.evaluation.openimages import OpenImagesEvaluator
+from equigrad.data.glyphs.files import write_detection
+from equigrad.data.glyphs.layout import GlyphData
+from equigrad.data.glyphs.scenes import SCENE
+from equigrad.evaluation.detection.evaluator import DetectionEvaluator
+from equigrad.evaluation.detection.evaluator import Protocol as Benchmark
+from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
 from equigrad.recipes.held_out import held_out
 
 IouTypes = tuple[Literal["bbox", "segm"], ...]

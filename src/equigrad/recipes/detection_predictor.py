@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
-from equigrad.analysis.object_pictures import DetectedObject, draw_objects
-from equigrad.analysis.picture_text import one_line
-from equigrad.analysis.prediction_pictures import PredictedImage
-from equigrad.data.detection_geometry import Target
-from equigrad.data.detection_transforms import DetectionTransform
+from equigrad.analysis.pictures.objects import DetectedObject, draw_objects
+from equigrad.analysis.pictures.predictions import PredictedImage
+from equigrad.analysis.pictures.text import one_line
+from equigrad.data.detection.geometry import Target
+from equigrad.data.detection.transforms import DetectionTransform
 from equigrad.recipes.detection_views import Collate
 from equigrad.recipes.detections_on_file import on_file
 from equigrad.recipes.trained_categories import TrainedCategories

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from equigrad.analysis.history import EVALUATION, Evaluation
 from equigrad.analysis.report import write_report
-from equigrad.evaluation.prediction_shards import remove_shards
+from equigrad.evaluation.detection.prediction_shards import remove_shards
 from equigrad.recipes.detection_data import Evaluator
 
 PREDICTIONS = "predictions"

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
-from equigrad.data.detection_batches import collate_detection
-from equigrad.data.detection_dataset import DetectionDataset
-from equigrad.data.detection_transforms import (
+from equigrad.data.detection.batches import collate_detection
+from equigrad.data.detection.dataset import DetectionDataset
+from equigrad.data.detection.mosaic import YOLOX_SIZES, Items, TransformedDataset, yolox_train
+from equigrad.data.detection.transforms import (
     LVIS_SHORT_SIDES,
     DetectionTransform,
     evaluation_transform,
     letterbox,
     train_transform,
 )
-from equigrad.data.mosaic import YOLOX_SIZES, Items, TransformedDataset, yolox_train
 
 Collate = Callable[[Sequence[Any]], Any]
 

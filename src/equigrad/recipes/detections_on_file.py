@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from equigrad.data.detection_geometry import boxes_to_original
-from equigrad.models.mask_head import paste_masks
+from equigrad.data.detection.geometry import boxes_to_original
+from equigrad.models.detection.two_stage.mask_head import paste_masks
 
 
 def on_file(prediction: dict[str, Tensor], target: dict[str, Any]) -> dict[str, Tensor]:

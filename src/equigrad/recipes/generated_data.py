@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from equigrad.data.frequency import Counts, load_frequencies, pareto_profile, scale_counts
-from equigrad.data.published_lists import PUBLISHED, Benchmark
+from equigrad.data.images.published_lists import PUBLISHED, Benchmark
 from equigrad.recipes.image_data import ImageData, OwnImages, PublishedImages
 
 IMAGE_SIZE = 32  # of what the model sees

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from equigrad.data.detection.formats.openimages import BOXES_FILE, CLASSES_FILE, HIERARCHY_FILE, LABELS_FILE
 from equigrad.data.frequency import Counts, load_frequencies, lvis_split
-from equigrad.data.openimages import BOXES_FILE, CLASSES_FILE, HIERARCHY_FILE, LABELS_FILE
 from equigrad.recipes.detection_data import CocoFiles, DetectionSource, GlyphObjects, OpenImages
 
 IMAGE_SIZE = 64  # the shorter side

@@ -13,10 +13,10 @@ from functools import partial
 
 from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
 from equigrad.engine.schedule import Cosine
-from equigrad.models.atss import improved_atss
-from equigrad.models.rcnn import faster_rcnn
-from equigrad.models.roi_sampling import RoISampler
-from equigrad.models.small_fpn import SmallFPN
+from equigrad.models.detection.one_stage.atss import improved_atss
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.recipes.dense_methods import DENSE_METHODS, DenseMethodName, OneStage
 from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.detection_data import GlyphObjects

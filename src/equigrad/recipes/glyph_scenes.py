@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from equigrad.data.frequency import exponential_profile
-from equigrad.data.glyph_layout import GlyphData, SplitScenes
-from equigrad.data.glyph_scenes import LARGE_GLYPHS, Split
-from equigrad.data.label_maps import LabelValues
-from equigrad.data.segmentation import SegmentationData, SegmentationDataset
-from equigrad.data.segmentation_transforms import evaluation_transform, train_transform
+from equigrad.data.glyphs.layout import GlyphData, SplitScenes
+from equigrad.data.glyphs.scenes import LARGE_GLYPHS, Split
+from equigrad.data.segmentation.data import SegmentationData, SegmentationDataset
+from equigrad.data.segmentation.label_maps import LabelValues
+from equigrad.data.segmentation.transforms import evaluation_transform, train_transform
 from equigrad.evaluation.segmentation import GroupBy
 
 

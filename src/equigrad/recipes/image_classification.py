@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings
-from equigrad.models.normalization import INATURALIST18
-from equigrad.models.torchvision_resnets import TORCHVISION, resnet50, resnet152, resnext50
+from equigrad.models.backbones.normalization import INATURALIST18
+from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.classification import ClassificationRecipe
 from equigrad.recipes.image_data import PublishedImages

@@ -5,11 +5,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from equigrad.data import transforms
 from equigrad.data.frequency import exponential_profile
-from equigrad.data.glyph_layout import GlyphData, glyph_images
-from equigrad.data.glyph_scenes import PORTRAIT, Split
-from equigrad.data.image_lists import (
+from equigrad.data.glyphs.layout import GlyphData, glyph_images
+from equigrad.data.glyphs.scenes import PORTRAIT, Split
+from equigrad.data.images import transforms
+from equigrad.data.images.lists import (
     ImageDataset,
     ImageList,
     read_arrays,
@@ -17,8 +17,8 @@ from equigrad.data.image_lists import (
     read_image_folder,
     read_image_list,
 )
-from equigrad.data.image_stores import ArrayStore
-from equigrad.data.published_lists import Benchmark, read_published
+from equigrad.data.images.published_lists import Benchmark, read_published
+from equigrad.data.images.stores import ArrayStore
 
 
 class ImageData(Protocol):

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from equigrad.analysis.prediction_pictures import PredictedImage, RankedLabel, draw_labels
+from equigrad.analysis.pictures.predictions import PredictedImage, RankedLabel, draw_labels
 from equigrad.data.frequency import Counts, shot_split
 from equigrad.recipes.top_predictions import NUM_BEST
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Literal
 
 from equigrad.engine import Schedule, Warmup
-from equigrad.models.atss import atss, improved_atss
-from equigrad.models.dense import DenseDetector
-from equigrad.models.fcos import fcos
-from equigrad.models.feature_pyramid import ExtraLevels
-from equigrad.models.paa import paa
-from equigrad.models.resnet_fpn import resnet50_fpn, resnet101_fpn
-from equigrad.models.retinanet import retinanet
-from equigrad.models.torchvision_resnets import TORCHVISION
+from equigrad.models.backbones.resnets import TORCHVISION
+from equigrad.models.detection.one_stage.atss import atss, improved_atss
+from equigrad.models.detection.one_stage.detector import DenseDetector
+from equigrad.models.detection.one_stage.fcos import fcos
+from equigrad.models.detection.one_stage.paa import paa
+from equigrad.models.detection.one_stage.retinanet import retinanet
+from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
+from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.dense_methods import FL, FL_EQL, DenseMethod, OneStage, efl
 from equigrad.recipes.detection import DetectionRecipe
@@ -54,7 +54,7 @@ COCO = CocoFiles(
 
 @dataclass(frozen=True)
 class Design:
-    """A detector, and the levels its pyramid has above P5; see `equigrad.models.feature_pyramid`."""
+    """A detector, and the levels its pyramid has above P5; see `equigrad.models.detection.pyramids.feature_pyramid`."""
 
     build: Callable[..., DenseDetector]
     extra: ExtraLevels

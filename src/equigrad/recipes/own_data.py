@@ -11,10 +11,10 @@ from functools import partial
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
 from equigrad.engine.schedule import Poly
-from equigrad.models.efficientnet_lite import PACKAGE, EfficientNetLite0
-from equigrad.models.lite_fpn import LiteFPN
-from equigrad.models.rcnn import faster_rcnn
-from equigrad.models.roi_sampling import RoISampler
+from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.recipes import camvid, methods, small_detection
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.classification import ClassificationRecipe

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from equigrad.data.image_lists import ImageDataset
+from equigrad.data.images.lists import ImageDataset
 from equigrad.engine import TrainSettings
-from equigrad.models.frozen_norm import FrozenNorm
-from equigrad.models.torchvision_resnets import TORCHVISION
+from equigrad.models.backbones.frozen_norm import FrozenNorm
+from equigrad.models.backbones.resnets import TORCHVISION
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.catalogue import Recipe, load_recipe
 from equigrad.recipes.detection import DetectionRecipe

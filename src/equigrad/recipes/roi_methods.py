@@ -10,11 +10,15 @@ from torch import Tensor, nn
 import equigrad
 from equigrad.calibration import NorCalScores
 from equigrad.decoupling import learn_scales, retrain_classifier
-from equigrad.models.classification import Scores
-from equigrad.models.rcnn import RCNN, faster_rcnn
-from equigrad.models.rcnn_stages import CLASSIFIER, load_representation
-from equigrad.models.roi_head import MakeClassifier, RoIClassifier
-from equigrad.models.roi_scores import SoftmaxBackgroundScores, TwoWayObjectness, TwoWayObjectnessScores
+from equigrad.models.classification.classifier import Scores
+from equigrad.models.detection.two_stage.rcnn import RCNN, faster_rcnn
+from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier
+from equigrad.models.detection.two_stage.roi_scores import (
+    SoftmaxBackgroundScores,
+    TwoWayObjectness,
+    TwoWayObjectnessScores,
+)
+from equigrad.models.detection.two_stage.second_stages import CLASSIFIER, load_representation
 from equigrad.recipes.trained_categories import TrainedCategories
 
 PRIOR = 0.001
@@ -23,7 +27,7 @@ PRIOR = 0.001
 
 @dataclass(frozen=True)
 class RoIMethod:
-    """How the categories of proposals are learnt and read; `equigrad.models.roi_scores` tells what goes together.
+    """How the categories of proposals are learnt and read; `roi_scores` tells what goes together.
 
     Args:
         loss: from the categories to the loss.

@@ -13,17 +13,17 @@ from torch.utils.data import DataLoader, Subset
 
 import equigrad
 from equigrad.analysis.history import EVALUATION, Evaluation
-from equigrad.analysis.prediction_pictures import PredictedImage
+from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.frequency import Counts
-from equigrad.data.segmentation import SegmentationDataset, collate
+from equigrad.data.segmentation.data import SegmentationDataset, collate
 from equigrad.engine import TrainResult, TrainSettings, launch, train
 from equigrad.engine.distributed import Precision, best_accelerator
 from equigrad.engine.loading import leave_signals_to_the_training
 from equigrad.engine.train import Evaluate
 from equigrad.evaluation.segmentation import SegmentationEvaluator
-from equigrad.models.segmentation import Head, Inference, Resolution, Segmenter, build_segmenter
-from equigrad.models.sliding_window import Scale, SlidingWindow, WholeImage
-from equigrad.models.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
+from equigrad.models.segmentation.segmenter import Head, Inference, Resolution, Segmenter, build_segmenter
+from equigrad.models.segmentation.sliding_window import Scale, SlidingWindow, WholeImage
+from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
 from equigrad.recipes.backbones import untrained
 from equigrad.recipes.methods import Method
 from equigrad.recipes.segmentation_data import SegmentationSource, training_pixels
@@ -59,7 +59,7 @@ class SegmentationRecipe:
         auxiliary: loss of the auxiliary head, of weight 0.4: plain cross-entropy, one like the method's with statistics
             of its own, or no such head.
         loss_at: where logits and labels meet: at the size of the labels, there but in tiles to save memory, or at that
-            of the decoder; see `equigrad.models.upsampled_loss`.
+            of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
         window: side of the sliding windows of inference, which overlap by a third; None is the whole image at once.
         keeps_label_maps: write the prediction for every test image as an index PNG into the run folder.
         precision: "32", "bf16" or "fp16".

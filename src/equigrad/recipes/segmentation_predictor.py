@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
-from equigrad.analysis.overlays import overlays_png
-from equigrad.analysis.prediction_pictures import PredictedImage
+from equigrad.analysis.pictures.overlays import overlays_png
+from equigrad.analysis.pictures.predictions import PredictedImage
 
 _NUM_NAMED = 5  # categories in the line
 

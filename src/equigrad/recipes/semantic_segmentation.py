@@ -17,9 +17,9 @@ from typing import Literal
 
 from equigrad.engine import SGD, Schedule, TrainSettings
 from equigrad.engine.schedule import Poly
-from equigrad.models.deeplab import DeepLabV3PlusHead
-from equigrad.models.dilated_resnet import dilated_resnet50, dilated_resnet101
-from equigrad.models.pspnet import PSPHead
+from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
+from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
+from equigrad.models.segmentation.pspnet import PSPHead
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
 from equigrad.recipes.segmentation import SegmentationRecipe

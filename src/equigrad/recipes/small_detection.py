@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
-from equigrad.models.atss import improved_atss
-from equigrad.models.efficientnet_lite import PACKAGE
-from equigrad.models.lite_fpn import LiteFPN
+from equigrad.models.backbones.efficientnet_lite import PACKAGE
+from equigrad.models.detection.one_stage.atss import improved_atss
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.dense_methods import DENSE_METHODS, DenseMethodName, OneStage
 from equigrad.recipes.detection import DetectionRecipe

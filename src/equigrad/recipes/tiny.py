@@ -9,9 +9,9 @@ from functools import partial
 from equigrad.engine import TrainSettings
 from equigrad.engine.optimizers import SGD
 from equigrad.engine.schedule import Cosine, Schedule, Warmup
-from equigrad.models.deeplab import DeepLabV3PlusHead
-from equigrad.models.small_encoder import SmallEncoder
-from equigrad.models.small_nets import SmallConvNet
+from equigrad.models.backbones.small_conv_net import SmallConvNet
+from equigrad.models.backbones.small_encoder import SmallEncoder
+from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
 from equigrad.recipes import methods
 from equigrad.recipes.classification import ClassificationRecipe
 from equigrad.recipes.glyph_scenes import GlyphScenes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from equigrad.data.detection import DetectionData
+from equigrad.data.detection.data import DetectionData
 from equigrad.data.frequency import Counts, lvis_split
 from equigrad.engine import EngineError
 from equigrad.files import write_atomically

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Literal
 
 from equigrad.engine import Schedule
-from equigrad.models.resnet_fpn import resnet50_fpn, resnet101_fpn
-from equigrad.models.torchvision_resnets import TORCHVISION
+from equigrad.models.backbones.resnets import TORCHVISION
+from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
 from equigrad.recipes.backbones import Backbone
 from equigrad.recipes.detection import DetectionRecipe, SamplerKind, SecondStage
 from equigrad.recipes.detection_benchmarks import (

@@ -1,0 +1,1 @@
+"""Predictions drawn on images."""

@@ -1,0 +1,156 @@
+"""Objects drawn on their image: boxes, masks, names and scores, coloured by how often the category was trained.
+
+draw_objects(image, [DetectedObject("cup", 0.91, "common", (20, 30, 80, 90))])
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.analysis.pictures.predictions import GROUP_COLOURS, draw_legend, scaled
+from equigrad.analysis.pictures.text import fitted, font
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+Size = tuple[int, int]  # width, height
+
+GROUPS = ("frequent", "common", "rare")
+"""From the first drawn to the last, which is above the others; within a group the small are above the large."""
+
+_IMAGE_SIZE = 1536  # longer side of the shown image, at most
+_LEAST_SIZE = (24, 4)  # of the picture in sizes of its text: room for legend and labels on the narrowest image
+_OPACITY = 0.35  # of masks
+
+
+class DetectedObject(NamedTuple):
+    """An object that a detector found."""
+
+    name: str
+    score: float
+    group: str  # one of `GROUPS`
+    box: Box  # in pixels of the image
+    mask: NDArray[np.bool_] | None = None  # (H, W) like the image
+
+
+def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
+    """The image, enlarged if it is small, with its objects and a legend that counts them by group."""
+    from PIL import Image, ImageDraw
+
+    shown = scaled(image, _IMAGE_SIZE)
+    text_size = max(max(shown.size) // 64, 13)
+    area = (max(shown.width, _LEAST_SIZE[0] * text_size), max(shown.height, _LEAST_SIZE[1] * text_size))
+    ordered = sorted(objects, key=lambda found: (GROUPS.index(found.group), -_area(found.box)))
+    boxes = [_scaled_box(found.box, image.size, shown.size) for found in ordered]
+    _tint(shown, ordered)
+    canvas = Image.new("RGB", (area[0], area[1] + 2 * text_size), "white")
+    canvas.paste(shown)
+    draw = ImageDraw.Draw(canvas)
+    line_width = max(max(shown.size) // 360, 2)
+    for found, box in zip(ordered, boxes, strict=True):
+        # A white edge: a line is seen on any colour, also on the mask of its own group.
+        draw.rectangle((box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1), outline="white", width=line_width + 2)
+        draw.rectangle(box, outline=GROUP_COLOURS[found.group], width=line_width)
+    _draw_names(draw, ordered, boxes, area, text_size)
+    counts = Counter(found.group for found in objects)
+    legend = {group: f"{group} {counts[group]}" for group in GROUPS}
+    draw_legend(draw, legend, (text_size // 2, area[1] + text_size // 3), text_size)
+    return canvas
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _scaled_box(box: Box, size: Size, shown: Size) -> Box:
+    """Outermost pixels of the box in the shown image."""
+    across, down = shown[0] / size[0], shown[1] / size[1]
+    left, right = sorted(min(max(edge * across, 0), shown[0] - 1) for edge in (box[0], box[2] - 1 / across))
+    top, bottom = sorted(min(max(edge * down, 0), shown[1] - 1) for edge in (box[1], box[3] - 1 / down))
+    return (round(left), round(top), round(right), round(bottom))
+
+
+def _tint(shown: "Image", objects: Sequence[DetectedObject]) -> None:
+    """Fill the masks with the translucent colour of their group, and draw their borders."""
+    from PIL import Image, ImageChops, ImageFilter, ImageOps
+
+    for found in objects:
+        if found.mask is None:
+            continue
+        mask = Image.fromarray(found.mask.astype(np.uint8) * 255).resize(shown.size, Image.Resampling.NEAREST)
+        window = mask.getbbox()
+        if window is None:
+            continue
+        corner, inside = (window[0] - 1, window[1] - 1), ImageOps.expand(mask.crop(window), 1)
+        border = ImageChops.subtract(inside, inside.filter(ImageFilter.MinFilter(3)))
+        shown.paste(GROUP_COLOURS[found.group], corner, inside.point(lambda value: value * _OPACITY))
+        shown.paste(GROUP_COLOURS[found.group], corner, border)
+
+
+def _draw_names(
+    draw: "ImageDraw", objects: Sequence[DetectedObject], boxes: Sequence[Box], area: Size, text_size: int
+) -> None:
+    """A label for each object; the last ones, which are the rare and the small, choose their places first."""
+    texts = [_label(found, area[0] // 2, text_size) for found in objects]
+    height = text_size * 4 // 3
+    places: list[Box] = []
+    for text, box in zip(reversed(texts), reversed(boxes), strict=True):
+        width = round(font(text_size).getlength(text)) + text_size // 2
+        places.append(label_place((width, height), box, places, area))
+    for found, text, box, place in zip(objects, texts, boxes, reversed(places), strict=True):
+        colour = GROUP_COLOURS[found.group]
+        draw.line(_shortest_link(box, place), fill=colour, width=2)
+        draw.rectangle((place[0], place[1], place[2] - 1, place[3] - 1), fill=colour, outline="white")
+        middle = (place[0] + text_size // 4, (place[1] + place[3]) // 2)
+        draw.text(middle, text, fill="white", font=font(text_size), anchor="lm")
+
+
+def _label(found: DetectedObject, width: int, text_size: int) -> str:
+    score = f" {found.score:.2f}"
+    return fitted(found.name, width - font(text_size).getlength(score), text_size) + score
+
+
+def label_place(size: Size, box: Box, taken: Sequence[Box], area: Size) -> Box:
+    """Where a label covers the least of other labels, then touches its box, then is near the box's upper left corner.
+
+    Args:
+        size: of the label.
+        box: it belongs to.
+        taken: places of other labels.
+        area: it must not leave.
+    """
+    (width, height), (x1, y1, x2, y2) = size, box
+    most_left, most_top = max(area[0] - width, 0), max(area[1] - height, 0)
+    across = np.array([x1, x2 + 1 - width, *range(0, most_left + 1, height)]).clip(0, most_left)
+    down = np.array([y1 - height, y1, y2 + 1, *range(0, most_top + 1, max(height // 2, 1))]).clip(0, most_top)
+    left, top = (values.ravel() for values in np.meshgrid(across, down))
+    right, bottom = left + width, top + height
+    covered = np.zeros(len(left))
+    for other in taken:
+        shared_width = np.minimum(right, other[2]) - np.maximum(left, other[0])
+        shared_height = np.minimum(bottom, other[3]) - np.maximum(top, other[1])
+        covered += shared_width.clip(0) * shared_height.clip(0)
+    gap = np.maximum(left - x2, x1 - right).clip(0) + np.maximum(top - y2, y1 - bottom).clip(0)
+    distance = np.abs(left - x1) + np.abs(bottom - y1)
+    best = np.lexsort((distance, gap, covered))[0]
+    return (int(left[best]), int(top[best]), int(right[best]), int(bottom[best]))
+
+
+def _shortest_link(box: Box, place: Box) -> Box:
+    """From the edge of a label to the edge of its box; a point where they touch."""
+    start_x, end_x = _nearest((place[0], place[2]), (box[0], box[2]))
+    start_y, end_y = _nearest((place[1], place[3]), (box[1], box[3]))
+    return (start_x, start_y, end_x, end_y)
+
+
+def _nearest(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """The points of two intervals that are nearest to each other."""
+    shared = max(first[0], second[0])
+    if shared <= min(first[1], second[1]):
+        return shared, shared
+    return (first[1], second[0]) if first[1] < second[0] else (first[0], second[1])

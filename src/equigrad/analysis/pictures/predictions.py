@@ -1,0 +1,99 @@
+"""Predictions drawn for people: the image, and what the model says, coloured by how often the category was trained."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from equigrad.analysis.pictures.text import fitted, font
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+# Okabe and Ito's blue, green and vermilion for head, middle and tail, told apart by all kinds of colour vision.
+GROUP_COLOURS = {
+    **dict.fromkeys(("many", "frequent"), "#0072b2"),
+    **dict.fromkeys(("medium", "common"), "#009e73"),
+    **dict.fromkeys(("few", "rare"), "#d55e00"),
+}
+
+_IMAGE_SIZE = 384  # longer side of the shown image
+_PANEL_WIDTH, _ROW_HEIGHT, _MARGIN = 400, 54, 16
+_TEXT, _TRACK = "#111827", "#e5e7eb"
+
+
+class RankedLabel(NamedTuple):
+    """One answer of a classifier."""
+
+    name: str
+    score: float
+    group: str  # by training count, one of `GROUP_COLOURS`
+
+
+class PredictedImage(NamedTuple):
+    """What `equigrad predict` shows of an image."""
+
+    picture: "Image"
+    line: str
+
+
+def draw_labels(image: "Image", labels: Sequence[RankedLabel]) -> "Image":
+    """The image with its best categories beside it, best first: names, scores and bars in the colour of the group."""
+    from PIL import Image, ImageDraw
+
+    shown = scaled(image, _IMAGE_SIZE)
+    found = {label.group for label in labels}
+    entries = {group: group for group in GROUP_COLOURS if group in found}  # head first
+    panel_height = _ROW_HEIGHT * len(labels) + 24
+    height = max(shown.height, panel_height) + 2 * _MARGIN
+    canvas = Image.new("RGB", (shown.width + _PANEL_WIDTH + 3 * _MARGIN, height), "white")
+    canvas.paste(shown, (_MARGIN, _MARGIN))
+    draw = ImageDraw.Draw(canvas)
+    left = shown.width + 2 * _MARGIN
+    for row, label in enumerate(labels):
+        _draw_label(draw, label, left, _MARGIN + row * _ROW_HEIGHT)
+    draw_legend(draw, entries, (left, _MARGIN + len(labels) * _ROW_HEIGHT), 15)
+    return canvas
+
+
+def scaled(image: "Image", longest: int) -> "Image":
+    """The longer side at most `longest` pixels; small images are enlarged in whole pixels."""
+    from PIL.Image import Resampling
+
+    side = max(image.size)
+    if side * 2 <= longest:
+        factor = longest // side
+        return image.resize((image.width * factor, image.height * factor), Resampling.NEAREST)
+    factor_down = min(longest / side, 1.0)
+    size = (max(round(image.width * factor_down), 1), max(round(image.height * factor_down), 1))
+    return image.resize(size, Resampling.LANCZOS)
+
+
+def draw_legend(draw: "ImageDraw", entries: Mapping[str, str], corner: tuple[int, int], size: int) -> None:
+    """A square in the colour of each group and a text beside it, in one row.
+
+    Args:
+        draw: of the picture.
+        entries: text of each group.
+        corner: left and top.
+        size: of the text.
+    """
+    left, top = corner
+    side, gap = size * 4 // 5, size // 4
+    for group, text in entries.items():
+        draw.rectangle((left, top + gap, left + side, top + gap + side), fill=GROUP_COLOURS[group])
+        draw.text((left + side + 2 * gap, top), text, fill=_TEXT, font=font(size))
+        left += side + 2 * gap + round(font(size).getlength(text)) + size
+
+
+def _draw_label(draw: "ImageDraw", label: RankedLabel, left: int, top: int) -> None:
+    colour, right = GROUP_COLOURS[label.group], left + _PANEL_WIDTH
+    score = f"{100 * label.score:.1f} %"
+    score_width = font(18).getlength(score)
+    name = fitted(label.name, _PANEL_WIDTH - score_width - _MARGIN, 18)
+    draw.text((left, top), name, fill=colour, font=font(18))
+    draw.text((right - score_width, top), score, fill=_TEXT, font=font(18))
+    bar = (left, top + 28, right, top + 38)
+    draw.rounded_rectangle(bar, radius=4, fill=_TRACK)
+    width = round(_PANEL_WIDTH * min(max(label.score, 0.0), 1.0))
+    if width >= 8:  # less than both round ends is not a bar
+        draw.rounded_rectangle((left, bar[1], left + width, bar[3]), radius=4, fill=colour)

@@ -1,0 +1,30 @@
+"""Pictures of one image beside each other, such as what two runs say about it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equigrad.analysis.pictures.text import fitted, font
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_MARGIN = 16
+
+
+def side_by_side(headings: Sequence[str], pictures: Sequence["Image"]) -> "Image":
+    """The pictures from left to right, each as it is and under its heading."""
+    from PIL import Image, ImageDraw
+
+    tallest = max(picture.height for picture in pictures)
+    text_size = max(tallest // 40, 18)
+    heading_height = 2 * text_size
+    width = sum(picture.width for picture in pictures) + _MARGIN * (len(pictures) - 1)
+    canvas = Image.new("RGB", (width, heading_height + tallest), "white")
+    draw = ImageDraw.Draw(canvas)
+    left = 0
+    for heading, picture in zip(headings, pictures, strict=True):
+        text = fitted(heading, picture.width, text_size)
+        draw.text((left, heading_height // 2), text, fill="#111827", font=font(text_size), anchor="lm")
+        canvas.paste(picture, (left, heading_height))
+        left += picture.width + _MARGIN
+    return canvas

@@ -1,0 +1,90 @@
+"""Checks of detection data before a long training: what is wrong, how often, the first case, and whether it matters.
+
+for finding in check_detection("train.json", "images"):
+    print(finding)
+"""
+
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Sequence
+
+from equigrad.data.detection.findings import DetectionFinding, Findings
+from equigrad.data.detection.formats.coco_annotation_checks import check_annotations
+from equigrad.data.detection.formats.coco_paths import without_folders
+from equigrad.data.detection.formats.coco_record_checks import CategoryFacts, ImageFacts, check_categories, check_images
+from equigrad.data.detection.formats.coco_text import open_coco
+from equigrad.data.images.sizes import image_size
+from equigrad.data.images.stores import ImageStore, open_store
+
+_MAX_BYTES = 2**30  # of an image file
+
+
+def check_detection(
+    file: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, decode: bool = False
+) -> list[DetectionFinding]:
+    """Everything that is wrong with an annotation file in the format of COCO or LVIS; no content makes it fail.
+
+    Args:
+        file: the annotations.
+        images: folder or `.zip` of the images; None checks the annotations alone.
+        decode: also read every image, which finds damaged pixels and takes as long as an epoch.
+    """
+    found = Findings()
+    try:
+        sections = open_coco(file).sections
+    except ValueError as error:
+        found.add("the file is not readable", str(error))
+        return found.listed()
+    known_categories = check_categories(found, sections.categories)
+    known_images = check_images(found, sections.images, known_categories)
+    check_annotations(found, sections.annotations, known_images, known_categories)
+    _check_use(found, known_images, known_categories)
+    if images is not None:
+        _check_files(found, open_store(images), known_images, decode)
+    return found.listed()
+
+
+def training_would_be_wrong(findings: Sequence[DetectionFinding]) -> bool:
+    """Whether there is an error among the findings."""
+    return any(finding.severity == "error" for finding in findings)
+
+
+def _check_use(found: Findings, images: dict[int, ImageFacts], categories: dict[int, CategoryFacts]) -> None:
+    for image_id, image in images.items():
+        if image.num_annotations == 0:
+            found.add("images without annotation", f"image {image_id}: {image.path!r:.100}")
+    for category_id, category in categories.items():
+        if category.num_annotations == 0:
+            found.add("categories without annotation", f"category {category_id}: {category.name:.60}")
+
+
+def _check_files(found: Findings, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
+    facts = [image for image in images.values() if image.path is not None]
+    paths = [str(image.path) for image in facts]
+    if not any(store.size(path) is not None for path in paths):
+        # The store may begin below the folders of the splits.
+        names = without_folders(paths)
+        paths = list(names) if names and any(store.size(name) is not None for name in names) else paths
+    for path, image in zip(paths, facts, strict=True):
+        size = store.size(path)
+        if size is None:
+            found.add("missing image files", store.name(path))
+        else:
+            _check_file(found, store, path, size, image, decode)
+
+
+def _check_file(found: Findings, store: ImageStore, path: str, size: int, image: ImageFacts, decode: bool) -> None:
+    try:
+        if size > _MAX_BYTES:
+            raise OSError(f"{size:,} bytes")
+        height, width = image_size(io.BytesIO(store.content(path)))
+        if decode:
+            store.read(path)
+    except (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        found.add("damaged image files", f"{store.name(path)}: {error}")
+        return
+    if (height, width) != (image.height, image.width):
+        case = f"{store.name(path)}: {height} x {width}, stated are {image.height} x {image.width}"
+        found.add("image files of another size than stated", case)

@@ -1,0 +1,177 @@
+"""Detection data as columns of numbers: what is annotated in which image.
+
+    data = read_coco("lvis_v1_train.json")             # equigrad.data.detection.formats.coco_json
+    data.boxes[data.annotations_of(0)]                 # (K, 4) of the first image
+
+There is no Python object for an annotation: workers that are forked share the arrays, and pickling them is quick.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.data.detection.masks import Rle, Segmentations, rle_to_mask, shape_to_rle
+from equigrad.data.frequency import Counts, Groups, lvis_split
+
+LETTERS = {"r": "rare", "c": "common", "f": "frequent"}
+
+
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """C categories by ascending id; inside, a category is its index in this order."""
+
+    ids: NDArray[np.int64]  # (C,)
+    names: tuple[str, ...]
+    frequency: tuple[str, ...] | None = None  # LVIS: r, c or f, by images of the training set
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryLists:
+    """For every image a list of category indices: that of image i is `values[offsets[i] : offsets[i + 1]]`."""
+
+    offsets: NDArray[np.int64]  # (I + 1,)
+    values: NDArray[np.int32]
+
+    def __getitem__(self, image: int) -> NDArray[np.int32]:
+        return self.values[self.offsets[image] : self.offsets[image + 1]]
+
+    def take(self, images: NDArray[np.int64]) -> "CategoryLists":
+        """The lists of some images, in the order asked for."""
+        return CategoryLists(*take_ranges(self.offsets, images, self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionData:
+    """I images and their M annotations, sorted by image and in the order of the file within one."""
+
+    source: str  # for messages: the annotation file
+    image_ids: NDArray[np.int64]  # (I,)
+    file_names: tuple[str, ...]
+    heights: NDArray[np.int32]  # (I,)
+    widths: NDArray[np.int32]  # (I,)
+    categories: Categories
+    offsets: NDArray[np.int64]  # (I + 1,): the annotations of image i are offsets[i] ... offsets[i + 1]
+    boxes: NDArray[np.float32]  # (M, 4) x1, y1, x2, y2
+    labels: NDArray[np.int32]  # (M,) category indices
+    areas: NDArray[np.float64]  # (M,) of the objects, in pixels
+    is_crowd: NDArray[np.bool_]  # (M,)
+    ids: NDArray[np.int64]  # (M,)
+    segmentations: Segmentations | None = None
+    negative: CategoryLists | None = None  # federated data: categories known to be absent from an image
+    not_exhaustive: CategoryLists | None = None  # and those of which it may show more than is annotated
+    xywh: NDArray[np.float64] | None = None  # (M, 4) the file's own boxes: metrics need all their digits
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.categories)
+
+    @property
+    def num_annotations(self) -> int:
+        """M."""
+        return len(self.labels)
+
+    @cached_property
+    def image_indices(self) -> NDArray[np.int64]:
+        """The image of every annotation, (M,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @cached_property
+    def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Images and categories, (P,) each: distinct pairs sorted by image, crowds aside; what samplers work from."""
+        counted = ~self.is_crowd
+        pairs = np.unique(self.image_indices[counted] * self.num_classes + self.labels[counted])
+        return pairs // max(self.num_classes, 1), pairs % max(self.num_classes, 1)
+
+    @cached_property
+    def category_counts(self) -> Counts:
+        """Images with each category, crowds aside, (C,): LVIS's `image_count`."""
+        return np.bincount(self.presence[1], minlength=self.num_classes).astype(np.int64)
+
+    @cached_property
+    def instance_counts(self) -> Counts:
+        """Annotations of each category, crowds aside, (C,)."""
+        return np.bincount(self.labels[~self.is_crowd], minlength=self.num_classes).astype(np.int64)
+
+    @property
+    def groups(self) -> Groups:
+        """Rare, common and frequent categories: by the letters of the file, else by images of this data."""
+        letters = self.categories.frequency
+        if letters is None:
+            return lvis_split(self.category_counts)
+        return {name: np.flatnonzero(np.array(letters) == letter) for letter, name in LETTERS.items()}
+
+    @cached_property
+    def is_empty(self) -> NDArray[np.bool_]:
+        """Which images have no annotation, crowds aside, (I,)."""
+        counts = np.bincount(self.image_indices[~self.is_crowd], minlength=len(self))
+        empty: NDArray[np.bool_] = counts == 0
+        return empty
+
+    def annotations_of(self, image: int) -> slice:
+        """The annotations of an image."""
+        return slice(int(self.offsets[image]), int(self.offsets[image + 1]))
+
+    def rle(self, annotation: int) -> Rle:
+        """The mask of an annotation as compressed run lengths: `{"size": [h, w], "counts": bytes}`."""
+        image = int(self.image_indices[annotation])
+        try:
+            if self.segmentations is None:
+                raise ValueError("segmentation: the file has none")
+            shape = self.segmentations.shape(annotation)
+            return shape_to_rle(shape, int(self.heights[image]), int(self.widths[image]))
+        except ValueError as error:
+            raise ValueError(f"{self.source}: annotation {self.ids[annotation]}: {error}") from None
+
+    def mask(self, annotation: int) -> NDArray[np.uint8]:
+        """The mask of an annotation, (H, W) of 0 and 1."""
+        return rle_to_mask(self.rle(annotation))
+
+    def subset(self, images: NDArray[np.int64] | Sequence[int]) -> "DetectionData":
+        """Some of the images, in the given order; all categories stay."""
+        chosen = np.asarray(images, dtype=np.int64)
+        offsets, annotations = take_ranges(self.offsets, chosen, np.arange(self.num_annotations))
+        columns: dict[str, Any] = {
+            name: getattr(self, name)[annotations] for name in ("boxes", "labels", "areas", "is_crowd", "ids")
+        }
+        return replace(
+            self,
+            image_ids=self.image_ids[chosen],
+            file_names=tuple(self.file_names[image] for image in chosen),
+            heights=self.heights[chosen],
+            widths=self.widths[chosen],
+            offsets=offsets,
+            segmentations=None if self.segmentations is None else self.segmentations.take(annotations),
+            negative=None if self.negative is None else self.negative.take(chosen),
+            not_exhaustive=None if self.not_exhaustive is None else self.not_exhaustive.take(chosen),
+            xywh=None if self.xywh is None else self.xywh[annotations],
+            **columns,
+        )
+
+    def describe(self) -> str:
+        """One line: how many images, annotations and categories."""
+        groups = ", ".join(f"{len(members):,} {name}" for name, members in self.groups.items() if len(members))
+        return (
+            f"{self.source}: {len(self):,} images, {self.num_annotations:,} annotations, "
+            f"{self.num_classes:,} categories ({groups})"
+        )
+
+
+def take_ranges(
+    offsets: NDArray[np.int64], rows: NDArray[np.int64], values: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Offsets and values of some rows of a ragged array."""
+    lengths = np.diff(offsets)[rows]
+    new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    picks = np.arange(new_offsets[-1]) + np.repeat(offsets[rows] - new_offsets[:-1], lengths)
+    return new_offsets, values[picks]

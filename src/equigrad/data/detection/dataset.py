@@ -1,0 +1,150 @@
+"""Images with their boxes, labels and masks, for training and evaluation of detectors.
+
+dataset = DetectionDataset(read_coco("train.json"), "images.zip", transform, with_masks=True)
+image, target = dataset[0]
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision import tv_tensors  # type: ignore[import-untyped]
+from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
+
+from equigrad.data.detection.data import DetectionData
+from equigrad.data.detection.formats.coco_paths import existing_paths
+from equigrad.data.frequency import Counts
+from equigrad.data.images.stores import open_store
+
+Target = dict[str, Any]
+Transform = Callable[[tv_tensors.Image, Target], tuple[tv_tensors.Image, Target]]
+
+
+class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
+    """Items `(image, target)`: the image is uint8 (3, H, W); crowds, and boxes without area, are no targets.
+
+    A target has `boxes` (K, 4) float32 XYXY, `labels` (K,) int64, `image_id`, `original_size` (H, W) and, if asked
+    for, `masks` (K, H, W) uint8.
+
+    Args:
+        data: what is annotated.
+        images: folder or `.zip` with the images, either above the folders of the splits or one of these.
+        transform: takes and gives `(image, target)`.
+        with_masks: whether targets have masks.
+        keep_empty: whether images without any target are items. Detectors learn background from them; in federated
+            data they also carry the verified negatives.
+    """
+
+    def __init__(
+        self,
+        data: DetectionData,
+        images: str | os.PathLike[str],
+        transform: Transform | None = None,
+        *,
+        with_masks: bool = False,
+        keep_empty: bool = True,
+    ) -> None:
+        if with_masks and data.segmentations is None:
+            raise ValueError(f"{data.source}: with_masks needs segmentations, the file has none")
+        is_target = _is_target(data)
+        has_target = np.bincount(data.image_indices[is_target], minlength=len(data)) > 0
+        self._num_all, self._num_empty = len(data), int((~has_target).sum())
+        self._num_left_out = int((~is_target & ~data.is_crowd).sum())
+        self.data = data if keep_empty or not self._num_empty else data.subset(np.flatnonzero(has_target))
+        self.is_target = _is_target(self.data)  # (M,)
+        self.store = open_store(images)
+        self.paths = existing_paths(self.store, self.data.file_names)
+        self.transform = transform
+        self.with_masks = with_masks
+        self.keep_empty = keep_empty
+
+    @property
+    def category_counts(self) -> Counts:
+        """Images with each category, (C,)."""
+        return self.data.category_counts
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """C names."""
+        return self.data.categories.names
+
+    @property
+    def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Images and categories, distinct pairs, (P,) each: what samplers work from."""
+        return self.data.presence
+
+    def describe(self) -> str:
+        """What is trained on, in one line, to be said once at the start."""
+        parts = [f"{self.data.describe()}, images from {self.store.root}"]
+        if self._num_empty:
+            done = "kept" if self.keep_empty else "dropped"
+            parts.append(f"{self._num_empty:,} of {self._num_all:,} images have no annotation and are {done}")
+        if self._num_left_out:
+            parts.append(f"{self._num_left_out:,} boxes without area in the image are left out")
+        return "; ".join(parts)
+
+    def sample_name(self, index: int) -> str:
+        """The file of an image."""
+        return self.store.name(self.paths[index])
+
+    def fingerprint(self) -> str:
+        """Another text for other images, annotations or transforms (as far as these show their settings)."""
+        settings = [self.store.fingerprint(), repr(self.transform), repr(self.with_masks)]
+        digest = hashlib.sha256("\n".join([*settings, *self.class_names, *self.paths]).encode())
+        for column in (self.data.offsets, self.data.boxes, self.data.labels, self.data.is_crowd):
+            digest.update(np.ascontiguousarray(column).data)
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[tv_tensors.Image, Target]:
+        image = self._read_image(index)
+        target = self._target(index, (image.shape[-2], image.shape[-1]))
+        return (image, target) if self.transform is None else self.transform(image, target)
+
+    def _read_image(self, index: int) -> tv_tensors.Image:
+        image: tv_tensors.Image = functional.to_image(self.store.read(self.paths[index]))
+        height, width = int(self.data.heights[index]), int(self.data.widths[index])
+        if image.shape[-2:] != (height, width):
+            found = f"{image.shape[-2]} x {image.shape[-1]}"
+            raise ValueError(
+                f"{self.sample_name(index)}: expected height x width {height} x {width} as in {self.data.source}, "
+                f"got {found}"
+            )
+        return image
+
+    def _target(self, index: int, size: tuple[int, int]) -> Target:
+        rows = self.data.annotations_of(index)
+        chosen = rows.start + np.flatnonzero(self.is_target[rows])
+        boxes = torch.from_numpy(self.data.boxes[chosen])
+        target: Target = {
+            "boxes": tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size),
+            "labels": torch.from_numpy(self.data.labels[chosen]).long(),
+            "image_id": int(self.data.image_ids[index]),
+            "original_size": size,
+        }
+        if self.with_masks:
+            target["masks"] = tv_tensors.Mask(self._masks(chosen, size))
+        return target
+
+    def _masks(self, annotations: NDArray[np.int64], size: tuple[int, int]) -> Tensor:
+        masks = np.zeros((len(annotations), *size), np.uint8)
+        for row, annotation in enumerate(annotations.tolist()):
+            masks[row] = self.data.mask(annotation)
+        return torch.from_numpy(masks)
+
+
+def _is_target(data: DetectionData) -> NDArray[np.bool_]:
+    """Which annotations are learned, (M,): no crowds, and some area inside the image, else box losses divide by 0."""
+    size = np.stack([data.widths, data.heights], axis=1)[data.image_indices]
+    corners = data.boxes.reshape(-1, 2, 2)
+    extent = np.minimum(corners[:, 1], size) - np.maximum(corners[:, 0], 0)
+    target: NDArray[np.bool_] = ~data.is_crowd & (extent > 0).all(axis=1)
+    return target

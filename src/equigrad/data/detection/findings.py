@@ -1,0 +1,86 @@
+"""What the checks of detection data can find, and whether it would make training wrong."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from equigrad.data.images.checks import Finding
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+# error: reading would fail or training would be wrong; warning: odd, but training does what it should; note: to know.
+KINDS: dict[str, Severity] = {
+    "the file is not readable": "error",
+    "records that are not objects": "error",
+    "no images": "error",
+    "no annotations": "error",
+    "no categories": "error",
+    "categories with a missing or wrong field": "error",
+    "categories with the same id": "error",
+    "categories with the same name": "error",
+    "categories without the frequency that others have": "error",
+    "categories with more images than their frequency allows": "error",
+    "categories without annotation": "note",
+    "images with a missing or wrong field": "error",
+    "images with the same id": "error",
+    "images with the same file": "error",
+    "image paths that leave the folder": "error",
+    "images without the federated lists that others have": "error",
+    "unknown categories in neg_category_ids": "error",
+    "unknown categories in not_exhaustive_category_ids": "error",
+    "categories both absent and not exhaustive": "error",
+    "images without annotation": "note",
+    "annotations with a missing or wrong field": "error",
+    "annotations with the same id": "error",
+    "annotations with id 0": "warning",  # pycocotools' metrics take a match with it for no match
+    "annotations of unknown images": "error",
+    "annotations of unknown categories": "error",
+    "annotations of a category that the image lists as absent": "error",
+    "annotations that repeat another": "warning",
+    "annotations without mask where others have one": "warning",
+    "boxes that are not finite": "error",
+    "boxes with negative width or height": "error",
+    "boxes without area": "warning",
+    "boxes outside their image": "error",
+    "boxes that reach out of their image": "warning",
+    "areas that are negative or not finite": "error",
+    "areas larger than their box": "warning",
+    "crowds that are not run lengths": "warning",
+    "masks that are neither polygons nor run lengths": "error",
+    "polygons with an odd number of coordinates": "error",
+    "polygons with fewer than three corners": "error",
+    "polygons that are not finite or endless": "error",
+    "polygons that reach out of their image": "warning",
+    "run lengths of another size than their image": "error",
+    "run lengths that do not cover their image": "error",
+    "missing image files": "error",
+    "damaged image files": "error",
+    "image files of another size than stated": "error",
+}
+
+
+@dataclass(frozen=True)
+class DetectionFinding(Finding):
+    """One kind of fault, how often it occurs, and the first case."""
+
+    severity: Severity
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {super().__str__()}"
+
+
+class Findings:
+    """Counts faults and remembers the first of each kind."""
+
+    def __init__(self) -> None:
+        self._cases: dict[str, tuple[int, str]] = {}
+
+    def add(self, kind: str, case: str, count: int = 1) -> None:
+        """Note cases of a kind; only the first one's text is kept."""
+        known, first = self._cases.get(kind, (0, case))
+        self._cases[kind] = (known + count, first)
+
+    def listed(self) -> list[DetectionFinding]:
+        """Errors first, then warnings and notes."""
+        found = [DetectionFinding(kind, *self._cases[kind], KINDS[kind]) for kind in KINDS if kind in self._cases]
+        return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -1,0 +1,51 @@
+"""Where the image of a COCO or LVIS record lies below the folder of images."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from equigrad.data.images.stores import ImageStore
+
+# LVIS v0.5 names files as in COCO 2014; the images are those of COCO 2017, named by their number alone.
+_COCO_2014 = re.compile(r"^COCO_(?:train|val|test)2014_(?=\d{12}\.jpg$)")
+_FOREIGN = re.compile("^[A-Za-z]:|[\0\ud800-\udfff]")  # a drive letter, or what no file name can have
+
+
+def image_path(file_name: str | None, coco_url: str | None) -> str:
+    """The path of an image, with the folder of its split where the record names one.
+
+    LVIS v1 has no `file_name`: `.../train2017/000000000009.jpg` in `coco_url` is the layout. COCO's `file_name` lacks
+    the folder, which `coco_url` has. Other records have only `file_name`.
+    """
+    url_path = coco_url.partition("://")[2].partition("/")[2] if coco_url else ""
+    from_url = "/".join(url_path.split("/")[-2:])
+    if not file_name:
+        if not from_url:
+            raise ValueError("file_name: there is none, nor a coco_url")
+        return inside(from_url, "coco_url")
+    same_file = from_url.rpartition("/")[2] in (file_name, _COCO_2014.sub("", file_name))
+    return inside(from_url if same_file else file_name, "file_name")
+
+
+def inside(path: str, field: str) -> str:
+    """The path itself; ValueError if it would leave the folder of images, on any system."""
+    parts = re.split(r"[/\\]", path)
+    if parts[0] == "" or ".." in parts or _FOREIGN.search(path):
+        raise ValueError(f"{field}: expected a path inside the folder of images, got {path!r:.100}")
+    return path
+
+
+def without_folders(paths: Sequence[str]) -> tuple[str, ...] | None:
+    """File names alone; None if two images share one."""
+    names = tuple(PurePosixPath(path).name for path in paths)
+    return names if len(set(names)) == len(names) else None
+
+
+def existing_paths(store: ImageStore, paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths as they are in a store whose root is either above the folders of the splits or one of them."""
+    if not paths or store.size(paths[0]) is not None:
+        return tuple(paths)
+    names = without_folders(paths)
+    if names is None or store.size(names[0]) is None:
+        raise FileNotFoundError(f"{store.name(paths[0])}: no such image")
+    return names

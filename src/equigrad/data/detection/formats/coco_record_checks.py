@@ -1,0 +1,211 @@
+"""Checks of the categories and images of an annotation file, whatever stands in it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from equigrad.data.detection.findings import Findings
+from equigrad.data.detection.formats.coco_json import MAX_PIXELS
+from equigrad.data.detection.formats.coco_paths import image_path
+from equigrad.data.detection.formats.coco_text import decoded
+
+_MOST_IMAGES = {"r": 10, "c": 100, "f": math.inf}
+_FEDERATED = ("neg_category_ids", "not_exhaustive_category_ids")
+_Record = dict[str, Any]
+
+
+@dataclass
+class ImageFacts:
+    """What the checks of annotations need to know of an image."""
+
+    height: int
+    width: int
+    path: str | None
+    absent: frozenset[int] = frozenset()
+    num_annotations: int = 0
+
+
+@dataclass
+class CategoryFacts:
+    """What is known of a category."""
+
+    name: str
+    num_annotations: int = field(default=0)
+
+
+def objects(found: Findings, kind: str, records: Sequence[msgspec.Raw]) -> Iterator[tuple[str, _Record]]:
+    """Records that are objects, each with what messages call it."""
+    for index, record in enumerate(records):
+        name = f"{kind} number {index + 1}"
+        try:
+            content = decoded(record)
+        except ValueError as error:
+            found.add("records that are not objects", f"{name}: {error}")
+            continue
+        if isinstance(content, dict):
+            yield (f"{kind} {content['id']}" if is_id(content.get("id")) else name), content
+        else:
+            found.add("records that are not objects", f"{name}: {content!r:.60}")
+
+
+def is_id(value: Any) -> bool:
+    """Whether a value may be an id: a whole number from 0 that every JSON tool keeps exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, finite or not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a number is finite as a float; whole numbers may be too large for one."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def wrong_field(found: Findings, kind: str, name: str, record: _Record, field_name: str, expected: str) -> None:
+    """Note a field that is not there or not what it should be."""
+    value = f"got {record[field_name]!r:.60}" if field_name in record else "there is none"
+    found.add(f"{kind} with a missing or wrong field", f"{name}: {field_name}: expected {expected}, {value}")
+
+
+def check_categories(found: Findings, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
+    """Check the categories; those that can be used, by id."""
+    known: dict[int, CategoryFacts] = {}
+    names: dict[str, str] = {}
+    unlettered: list[str] = []
+    num_lettered = 0
+    for name, record in objects(found, "category", records):
+        if "frequency" in record and record["frequency"] is not None:
+            num_lettered += 1
+            _check_frequency(found, name, record)
+        else:
+            unlettered.append(name)
+        if not is_id(record.get("id")):
+            wrong_field(found, "categories", name, record, "id", "a whole number from 0")
+            continue
+        title = record.get("name")
+        if not isinstance(title, str) or not title.strip():
+            wrong_field(found, "categories", name, record, "name", "a name")
+        elif title in names:
+            found.add("categories with the same name", f"{name} and {names[title]}: {title!r:.60}")
+        if record["id"] in known:
+            found.add("categories with the same id", f"{name}: {title!r:.60}")
+            continue
+        known[record["id"]] = CategoryFacts(repr(title))
+        names.setdefault(str(title), name)
+    if num_lettered and unlettered:
+        found.add("categories without the frequency that others have", unlettered[0], len(unlettered))
+    if not records:
+        found.add("no categories", "categories is empty")
+    return known
+
+
+def _check_frequency(found: Findings, name: str, record: _Record) -> None:
+    letter, count = record["frequency"], record.get("image_count")
+    if not isinstance(letter, str) or letter not in _MOST_IMAGES:
+        wrong_field(found, "categories", name, record, "frequency", "r, c or f")
+    # Fewer images than the letter says are no contradiction: letters are of the training set, counts often of a part.
+    elif isinstance(count, int | float) and count > _MOST_IMAGES[letter]:
+        found.add(
+            "categories with more images than their frequency allows",
+            f"{name}: frequency {letter} is up to {_MOST_IMAGES[letter]} images, image_count is {count}",
+        )
+
+
+def check_images(
+    found: Findings, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
+) -> dict[int, ImageFacts]:
+    """Check the images; those that can be used, by id."""
+    known: dict[int, ImageFacts] = {}
+    owners: dict[str, str] = {}
+    unlisted: dict[str, list[str]] = {field_name: [] for field_name in _FEDERATED}
+    for name, record in objects(found, "image", records):
+        absent = _check_lists(found, name, record, categories, unlisted)
+        if not _has_size(found, name, record):
+            continue
+        path = _path(found, name, record)
+        if record["id"] in known:
+            found.add("images with the same id", f"{name}: {path!r:.100}")
+            continue
+        if path is not None and owners.setdefault(path, name) != name:
+            found.add("images with the same file", f"{name} and {owners[path]}: {path!r:.100}")
+        known[record["id"]] = ImageFacts(record["height"], record["width"], path, absent)
+    for field_name, names in unlisted.items():
+        if 0 < len(names) < len(records):
+            found.add("images without the federated lists that others have", f"{names[0]}: {field_name}", len(names))
+    if not records:
+        found.add("no images", "images is empty")
+    return known
+
+
+def _check_lists(
+    found: Findings,
+    name: str,
+    record: _Record,
+    categories: dict[int, CategoryFacts],
+    unlisted: dict[str, list[str]],
+) -> frozenset[int]:
+    """Check the federated lists of an image; the categories it calls absent."""
+    lists: list[frozenset[int]] = []
+    for field_name in _FEDERATED:
+        if record.get(field_name) is None:
+            unlisted[field_name].append(name)
+            lists.append(frozenset())
+        else:
+            lists.append(_category_list(found, name, record, field_name, categories))
+    absent, not_exhaustive = lists
+    if absent & not_exhaustive:
+        found.add("categories both absent and not exhaustive", f"{name}: category {min(absent & not_exhaustive)}")
+    return absent
+
+
+def _has_size(found: Findings, name: str, record: _Record) -> bool:
+    """Whether id, height and width are usable."""
+    if not is_id(record.get("id")):
+        wrong_field(found, "images", name, record, "id", "a whole number from 0")
+        return False
+    for side in ("height", "width"):
+        if not is_id(record.get(side)) or not 1 <= record[side] <= MAX_PIXELS:
+            wrong_field(found, "images", name, record, side, "a whole number of pixels")
+            return False
+    if record["height"] * record["width"] > MAX_PIXELS:
+        wrong_field(
+            found, "images", name, record, "height", f"up to {MAX_PIXELS:,} pixels with width {record['width']}"
+        )
+        return False
+    return True
+
+
+def _path(found: Findings, name: str, record: _Record) -> str | None:
+    for field_name in ("file_name", "coco_url"):
+        if not isinstance(record.get(field_name), str | None):
+            wrong_field(found, "images", name, record, field_name, "a text")
+            return None
+    if not record.get("file_name") and not record.get("coco_url"):
+        wrong_field(found, "images", name, record, "file_name", "a path")
+        return None
+    try:
+        return image_path(record.get("file_name"), record.get("coco_url"))
+    except ValueError as error:
+        found.add("image paths that leave the folder", f"{name}: {error}")
+        return None
+
+
+def _category_list(
+    found: Findings, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
+) -> frozenset[int]:
+    ids = record[field_name]
+    if not isinstance(ids, list) or not all(is_id(value) for value in ids):
+        wrong_field(found, "images", name, record, field_name, "a list of category ids")
+        return frozenset()
+    for value in ids:
+        if value not in categories:
+            found.add(f"unknown categories in {field_name}", f"{name}: category {value}")
+    return frozenset(ids)

@@ -1,0 +1,258 @@
+"""OpenImages Challenge 2019 as published: boxes, group-of flags, verified image-level labels and the class hierarchy.
+
+    train = read_openimages("annotations", "train", images="train")
+    train.detection                                    # DetectionData: what `DetectionDataset` takes
+    validation = read_openimages("annotations", "validation", sizes="validation_sizes.csv")
+
+What lies where, and what is expanded when, is told in docs/openimages.md.
+"""
+
+import csv
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.data.detection.data import Categories, CategoryLists, DetectionData
+from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy, read_hierarchy
+from equigrad.data.detection.formats.csv_blocks import CsvBlock, csv_blocks
+from equigrad.data.images.size_cache import Sizes, measure_image_sizes, read_image_sizes, write_image_sizes
+
+Split = Literal["train", "validation"]
+Names = NDArray[np.bytes_]
+
+CLASSES_FILE = "challenge-2019-classes-description-500.csv"
+HIERARCHY_FILE = "challenge-2019-label500-hierarchy.json"
+BOXES_FILE = "challenge-2019-{split}-detection-bbox.csv"
+LABELS_FILE = "challenge-2019-{split}-detection-human-imagelabels.csv"
+PLACING = (
+    f"place {CLASSES_FILE}, {HIERARCHY_FILE}, {BOXES_FILE.format(split='<split>')} and "
+    f"{LABELS_FILE.format(split='<split>')} in one folder"
+)
+
+ID_LENGTH = 32  # bytes kept of an identifier; OpenImages uses 16 for images
+TOLERANCE = 1e-6  # of rounding in relative coordinates
+_SIDES = ("XMin", "YMin", "XMax", "YMax")
+_IDS = {"ImageID": f"S{ID_LENGTH}", "LabelName": f"S{ID_LENGTH}"}
+
+
+@dataclass(frozen=True, eq=False)
+class OpenImagesData:
+    """A split: boxes of the most specific category, and what people verified about each image."""
+
+    detection: DetectionData  # image_ids count from 0, category ids from 1; group-of boxes are no crowds, see the docs
+    image_names: Names  # (I,) OpenImages' own ids, ascending
+    mids: tuple[str, ...]  # C identifiers, such as /m/0bt9lr
+    is_group_of: NDArray[np.bool_]  # (M,) one box around several objects
+    positive: CategoryLists | None  # categories verified to be in an image; None where they were not read
+    hierarchy: ClassHierarchy | None  # None once boxes are expanded
+
+    @property
+    def negative(self) -> CategoryLists | None:
+        """Categories verified to be absent from an image."""
+        return self.detection.negative
+
+    def without_groups(self) -> "OpenImagesData":
+        """The same without group-of boxes."""
+        rows = np.flatnonzero(~self.is_group_of)
+        return self._with_boxes(rows, self.detection.labels[rows])
+
+    def with_ancestors(self) -> "OpenImagesData":
+        """Boxes repeated for the ancestors of their category: for training, since an evaluator expands by itself."""
+        if self.hierarchy is None:
+            return self
+        return replace(self._with_boxes(*self.hierarchy.upwards(self.detection.labels)), hierarchy=None)
+
+    def write_sizes(self, file: str | os.PathLike[str]) -> Path:
+        """Keep the sizes of images, so that the next `read_openimages(..., sizes=file)` need not open them."""
+        sizes = np.stack([self.detection.widths, self.detection.heights], 1)
+        return write_image_sizes(file, [name.decode() for name in self.image_names], sizes)
+
+    def _with_boxes(self, rows: NDArray[np.int64], labels: NDArray[Any]) -> "OpenImagesData":
+        """Others: indices of the boxes of now, ascending, and their labels."""
+        data = self.detection
+        detection = replace(
+            data,
+            offsets=np.searchsorted(rows, data.offsets),
+            boxes=data.boxes[rows],
+            labels=labels.astype(np.int32),
+            areas=data.areas[rows],
+            is_crowd=data.is_crowd[rows],
+            ids=np.arange(1, len(rows) + 1),
+        )
+        return replace(self, detection=detection, is_group_of=self.is_group_of[rows])
+
+
+def read_openimages(
+    root: str | os.PathLike[str],
+    split: Split,
+    *,
+    images: str | os.PathLike[str] | None = None,
+    sizes: str | os.PathLike[str] | None = None,
+    verified: bool | None = None,
+) -> OpenImagesData:
+    """Read a split.
+
+    Args:
+        root: the folder of the CSV files and the hierarchy.
+        split: "train" or "validation".
+        images: folder or `.zip` with `<ImageID>.jpg`, whose headers give the sizes of images where `sizes` does not.
+        sizes: CSV file with the columns ImageID, Width and Height.
+        verified: whether to read image-level labels, which evaluation needs; None reads those of validation. Images
+            with such labels alone, without boxes, are then part of the data.
+    """
+    if split not in ("train", "validation"):
+        raise ValueError(f'split must be "train" or "validation", got {split!r}')
+    if images is None and sizes is None:
+        raise ValueError("boxes are relative to the size of their image: give the images, or sizes, a CSV file")
+    root = Path(root)
+    mids, names = read_classes(_placed(root, CLASSES_FILE))
+    hierarchy = read_hierarchy(_placed(root, HIERARCHY_FILE), mids)
+    box_file = _placed(root, BOXES_FILE.format(split=split))
+    boxes, labels = _read_rows(box_file, mids, dict.fromkeys(_SIDES, "f8"), {"IsGroupOf": "f8"}), None
+    if verified if verified is not None else split == "validation":
+        labels = _read_rows(_placed(root, LABELS_FILE.format(split=split)), mids, {"Confidence": "f8"})
+    image_names = np.unique(np.concatenate([rows.heads for rows in (boxes, labels) if rows is not None]))
+    file_names = tuple(f"{name.decode()}.jpg" for name in image_names)
+    if sizes is not None:
+        image_sizes = read_image_sizes(sizes, image_names)
+    else:
+        assert images is not None
+        image_sizes = measure_image_sizes(images, file_names)
+    order = np.argsort(boxes.images(image_names), kind="stable")
+    detection = DetectionData(
+        source=str(box_file),
+        image_ids=np.arange(len(image_names)),
+        file_names=file_names,
+        widths=image_sizes[:, 0].copy(),
+        heights=image_sizes[:, 1].copy(),
+        categories=Categories(np.arange(1, len(mids) + 1), names),
+        negative=None if labels is None else _lists(labels, image_names, confidence=0),
+        **_annotations(boxes, order, image_names, image_sizes),
+    )
+    positive = None if labels is None else _lists(labels, image_names, confidence=1)
+    return OpenImagesData(detection, image_names, mids, boxes["IsGroupOf"][order] == 1, positive, hierarchy)
+
+
+def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Identifiers and names of categories, from lines `mid,name`; their order is that of labels."""
+    file = Path(file)
+    name_of: dict[str, str] = {}
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream)
+        for row in reader:
+            where = f"{file}, line {reader.line_num}"
+            if len(row) != 2 or not row[0].startswith("/"):
+                raise ValueError(f"{where}: expected `/m/...,name`, got {','.join(row)[:80]!r}")
+            if row[0] in name_of:
+                raise ValueError(f"{where}: {row[0]} is there twice")
+            name_of[row[0]] = row[1]
+    if not name_of:
+        raise ValueError(f"{file}: expected lines `/m/...,name`, found none")
+    return tuple(name_of), tuple(name_of.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a file; successive ones of the same image have its name once."""
+
+    heads: Names  # (R,)
+    lengths: NDArray[np.int64]  # (R,)
+    columns: dict[str, NDArray[Any]]  # (N, ...) each
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def images(self, image_names: Names) -> NDArray[np.int64]:
+        """The index of the image of each row, (N,)."""
+        return np.repeat(np.searchsorted(image_names, self.heads), self.lengths)
+
+
+def _read_rows(
+    file: Path, mids: Sequence[str], numbers: dict[str, str], optional: dict[str, str] | None = None
+) -> _Rows:
+    """Rows with ImageID, LabelName and numbers; of LabelName the label is kept."""
+    heads, lengths, parts = [], [], []
+    for block in csv_blocks(file, _IDS | numbers, optional):
+        names = block["ImageID"]
+        begins = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))
+        heads.append(names[begins])
+        lengths.append(np.diff(begins, append=len(names)))
+        parts.append({"labels": _labels(block, mids), **_checked_numbers(block)})
+    if not parts:
+        raise ValueError(f"{file}: expected rows below the header, found none")
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    _check_names(file, np.unique(np.concatenate(heads)))
+    return _Rows(np.concatenate(heads), np.concatenate(lengths), columns)
+
+
+def _labels(block: CsvBlock, mids: Sequence[str]) -> NDArray[np.int32]:
+    known = np.array(mids, dtype=_IDS["LabelName"])
+    ascending = np.argsort(known)
+    places = np.searchsorted(known, block["LabelName"], sorter=ascending)
+    labels = ascending[np.minimum(places, len(mids) - 1)].astype(np.int32)
+    block.require(known[labels] == block["LabelName"], "LabelName", f"the mid of one of the {len(mids)} categories")
+    return labels
+
+
+def _checked_numbers(block: CsvBlock) -> dict[str, NDArray[Any]]:
+    """The numbers of a block in little memory."""
+    if "Confidence" in block:
+        block.require(np.isin(block["Confidence"], (0, 1)), "Confidence", "0 or 1, as people verify labels")
+        return {"Confidence": block["Confidence"].astype(np.int8)}
+    for name in _SIDES:
+        block.require((block[name] >= -TOLERANCE) & (block[name] <= 1 + TOLERANCE), name, "in [0, 1]")
+    for low, high in (("XMin", "XMax"), ("YMin", "YMax")):
+        block.require(block[low] <= block[high], low, f"at most {high}")
+    is_group_of = block["IsGroupOf"] if "IsGroupOf" in block else np.zeros(len(block))
+    block.require(np.isin(is_group_of, (-1, 0, 1)), "IsGroupOf", "1, 0 or, where unknown, -1")
+    boxes = np.stack([block[name] for name in _SIDES], 1).clip(0, 1)
+    return {"boxes": boxes.astype(np.float32), "IsGroupOf": is_group_of.astype(np.int8)}
+
+
+def _check_names(file: Path, names: Names) -> None:
+    # File names are made of them: they must neither be cut nor leave the folder of images.
+    for name in names.tolist():
+        if len(name) >= ID_LENGTH or not re.fullmatch(rb"[\w-]+", name):
+            raise ValueError(
+                f"{file}: ImageID must be less than {ID_LENGTH} letters and digits, got {name.decode('latin-1')!r}"
+            )
+
+
+def _annotations(boxes: _Rows, order: NDArray[np.int64], image_names: Names, image_sizes: Sizes) -> dict[str, Any]:
+    """The columns of annotations by image, in pixels."""
+    images = boxes.images(image_names)
+    corners = boxes["boxes"][order] * np.tile(image_sizes, 2).astype(np.float32)[images[order]]
+    sides = (corners[:, 2:] - corners[:, :2]).astype(np.float64)
+    return {
+        "offsets": _offsets(images, len(image_names)),
+        "boxes": corners,
+        "labels": boxes["labels"][order],
+        "areas": sides[:, 0] * sides[:, 1],
+        "is_crowd": np.zeros(len(order), np.bool_),
+        "ids": order + 1,  # the number of the row in the file
+    }
+
+
+def _lists(labels: _Rows, image_names: Names, *, confidence: int) -> CategoryLists:
+    """The verified categories of each image, each once."""
+    chosen = labels["Confidence"] == confidence
+    pairs = np.unique(labels["labels"][chosen] + (labels.images(image_names)[chosen] << 32))
+    return CategoryLists(_offsets(pairs >> 32, len(image_names)), (pairs & 0xFFFFFFFF).astype(np.int32))
+
+
+def _offsets(images: NDArray[np.int64], num_images: int) -> NDArray[np.int64]:
+    counts = np.bincount(images, minlength=num_images)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _placed(root: Path, name: str) -> Path:
+    file = root / name
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; {PLACING}")
+    return file

@@ -1,0 +1,159 @@
+"""Pascal VOC folders turned into one COCO file: `Annotations/*.xml`, `JPEGImages`, and lists in `ImageSets/Main`."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from equigrad.data.detection.formats.coco_json import write_coco
+from equigrad.data.detection.formats.coco_paths import inside
+from equigrad.data.images.sizes import file_size
+
+_MAX_DEPTH = 32
+
+
+@dataclass
+class _Element:
+    tag: str
+    line: int
+    text: str = ""
+    children: list["_Element"] = field(default_factory=list)
+
+    def all(self, tag: str) -> Iterator["_Element"]:
+        return (child for child in self.children if child.tag == tag)
+
+    def first(self, tag: str) -> "_Element | None":
+        return next(self.all(tag), None)
+
+
+def convert_voc(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    names: Sequence[str] | None = None,
+    *,
+    split: str | None = None,
+) -> Path:
+    """Write the boxes of a VOC folder as COCO JSON; paths of images start from the folder.
+
+    VOC counts pixels from 1 and includes the last one: xmin 1, xmax 10 is a box from 0 that is 10 wide. Objects marked
+    difficult become crowds: neither learned nor counted as missed, as in VOC's own evaluation.
+
+    Args:
+        folder: with `Annotations`, or with the XML files themselves, images in `JPEGImages` or beside them.
+        output: the file to write.
+        names: the categories in order; None takes those that occur, sorted.
+        split: only the images listed in `ImageSets/Main/<split>.txt`.
+    """
+    folder = Path(folder)
+    files = _annotation_files(folder, split)
+    documents = [(file, _parse(file)) for file in files]
+    ids = {name: index + 1 for index, name in enumerate(names or _names(documents))}
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for image_id, (file, root) in enumerate(documents, start=1):
+        images.append({"id": image_id, **_image(folder, file, root)})
+        for item in root.all("object"):
+            box = _annotation(file, item, ids)
+            annotations.append({"id": len(annotations) + 1, "image_id": image_id, **box})
+    categories = [{"id": id_, "name": name} for name, id_ in ids.items()]
+    return write_coco(output, images, annotations, categories)
+
+
+def _annotation_files(folder: Path, split: str | None) -> list[Path]:
+    root = folder / "Annotations" if (folder / "Annotations").is_dir() else folder
+    files = sorted(root.glob("*.xml"))
+    if split is not None:
+        listed = folder / "ImageSets" / "Main" / f"{inside(split, 'split')}.txt"
+        if not listed.is_file():
+            raise FileNotFoundError(f"{listed}: no such list of images")
+        lines = listed.read_text(encoding="utf-8").splitlines()
+        files = [root / f"{inside(line.split()[0], str(listed))}.xml" for line in lines if line.strip()]
+    if not files:
+        raise FileNotFoundError(f"{root}: no annotations (*.xml) there")
+    return files
+
+
+def _parse(file: Path) -> _Element:
+    """The root element; ValueError with file and line. Document types are refused: entities can grow without end."""
+    parser = expat.ParserCreate()
+    document = _Element("", 0)
+    stack = [document]
+
+    def start(tag: str, _: dict[str, str]) -> None:
+        if len(stack) > _MAX_DEPTH:
+            raise ValueError(f"{file}:{parser.CurrentLineNumber}: nested too deeply")
+        element = _Element(tag, parser.CurrentLineNumber)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def refuse(*_: object) -> None:
+        raise ValueError(f"{file}:{parser.CurrentLineNumber}: a document type is not accepted")
+
+    def add_text(text: str) -> None:
+        stack[-1].text += text
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda _: stack.pop()
+    parser.CharacterDataHandler = add_text
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(file.read_bytes(), True)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{file}: no such annotation file") from None
+    except expat.ExpatError as error:
+        raise ValueError(f"{file}:{error.lineno}: not XML ({expat.ErrorString(error.code)})") from None
+    return document.children[0]
+
+
+def _names(documents: Sequence[tuple[Path, _Element]]) -> list[str]:
+    return sorted({_text(file, item, "name") for file, root in documents for item in root.all("object")})
+
+
+def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
+    name = inside(_text(file, root, "filename"), f"{file}: filename")
+    places = (Path("JPEGImages", name), file.parent.relative_to(folder) / name, Path(name))
+    path = next((place for place in places if (folder / place).is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"{folder / places[0]}: no such image, though {file} names it")
+    # The header rather than <size>, which tools leave at 0 or do not update.
+    height, width = file_size(folder / path)
+    return {"file_name": path.as_posix(), "height": height, "width": width}
+
+
+def _annotation(file: Path, item: _Element, ids: dict[str, int]) -> dict[str, Any]:
+    name = _text(file, item, "name")
+    if name not in ids:
+        raise ValueError(f"{file}:{item.line}: name: expected one of the {len(ids)} categories, got {name!r:.60}")
+    bounds = item.first("bndbox")
+    if bounds is None:
+        raise ValueError(f"{file}:{item.line}: object: expected a bndbox")
+    left, top, right, bottom = (_number(file, bounds, tag) for tag in ("xmin", "ymin", "xmax", "ymax"))
+    left, top = max(left - 1, 0), max(top - 1, 0)  # some tools count from 0
+    if right <= left or bottom <= top:
+        raise ValueError(f"{file}:{bounds.line}: bndbox: expected xmin <= xmax and ymin <= ymax")
+    box = [left, top, right - left, bottom - top]
+    difficult = item.first("difficult")
+    is_crowd = int(difficult is not None and difficult.text.strip() == "1")
+    return {"category_id": ids[name], "bbox": box, "area": box[2] * box[3], "iscrowd": is_crowd}
+
+
+def _text(file: Path, element: _Element, tag: str) -> str:
+    child = element.first(tag)
+    if child is None or not child.text.strip():
+        raise ValueError(f"{file}:{(child or element).line}: {element.tag}: expected a {tag}")
+    return child.text.strip()
+
+
+def _number(file: Path, element: _Element, tag: str) -> float:
+    text = _text(file, element, tag)
+    child = element.first(tag)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{file}:{child.line if child else element.line}: {tag}: expected a number, got {text!r:.40}")
+    return number

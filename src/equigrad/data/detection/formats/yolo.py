@@ -1,0 +1,162 @@
+"""YOLO folders turned into one COCO file: `images/**` with a text file of the same name in `labels/**` for each."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from equigrad.data.detection.formats.coco_json import write_coco
+from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.sizes import file_size
+
+_TOLERANCE = 0.01  # of the image that boxes may reach out of it: labels are rounded
+_NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
+
+
+def convert_yolo(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    names: Sequence[str] | str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write the boxes of a YOLO folder as COCO JSON; paths of images start from the folder.
+
+    A line is `category x y width height`, the centre and size as shares of the image, or `category x1 y1 x2 y2 x3 y3
+    ...`, a polygon. An image without text file has no objects.
+
+    Args:
+        folder: with `images` and `labels`, or with images and text files side by side; a split is a folder below
+            `images`, and `folder` may also be that one, with its labels in `labels/...`.
+        output: the file to write.
+        names: the categories, or a file: one name a line, or YAML with `names`. None looks for `data.yaml`,
+            `classes.txt` or `obj.names` in the folder.
+    """
+    folder = Path(folder)
+    layout = _Layout.of(folder)
+    titles = _names(layout.root, names)
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for image_id, file in enumerate(layout.image_files(), start=1):
+        height, width = file_size(file)
+        path = file.relative_to(folder).as_posix()
+        images.append({"id": image_id, "file_name": path, "height": height, "width": width})
+        for item in _read_labels(layout.label_file(file), len(titles), height, width):
+            annotations.append({"id": len(annotations) + 1, "image_id": image_id, **item})
+    categories = [{"id": index + 1, "name": name} for index, name in enumerate(titles)]
+    return write_coco(output, images, annotations, categories)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    root: Path  # where names are looked for
+    images: Path
+    labels: Path  # the same as `images` where text files lie beside them
+
+    @classmethod
+    def of(cls, folder: Path) -> "_Layout":
+        if (folder / "images").is_dir():
+            return cls(folder, folder / "images", folder / "labels")
+        parts = folder.resolve().parts
+        if "images" in parts:
+            last = len(parts) - 1 - parts[::-1].index("images")
+            labels = Path(*parts[:last], "labels", *parts[last + 1 :])
+            if labels.is_dir():
+                return cls(Path(*parts[:last]), folder, labels)
+        return cls(folder, folder, folder)
+
+    def label_file(self, image: Path) -> Path:
+        return (self.labels / image.relative_to(self.images)).with_suffix(".txt")
+
+    def image_files(self) -> list[Path]:
+        files = sorted(file for file in self.images.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not files:
+            raise FileNotFoundError(f"{self.images}: no images there")
+        if self.labels != self.images:
+            known = {self.label_file(file) for file in files} | {self.labels / "classes.txt"}
+            for file in sorted(self.labels.rglob("*.txt")):
+                if file not in known:
+                    raise FileNotFoundError(f"{file}: there is no image with this name")
+        return files
+
+
+def _read_labels(file: Path, num_classes: int, height: int, width: int) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [
+        _annotation(f"{file}:{number}", line.split(), num_classes, height, width)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+
+
+def _annotation(place: str, words: list[str], num_classes: int, height: int, width: int) -> dict[str, Any]:
+    if len(words) != 5 and (len(words) < 7 or len(words) % 2 == 0):
+        raise ValueError(
+            f"{place}: expected a category and 4 numbers, or 6, 8, ... of a polygon, got {len(words)} words"
+        )
+    if not words[0].isdecimal() or int(words[0]) >= num_classes:
+        raise ValueError(f"{place}: category: expected 0..{num_classes - 1}, got {words[0]!r:.40}")
+    numbers = [_share(place, word) for word in words[1:]]
+    scaled = [number * (height if index % 2 else width) for index, number in enumerate(numbers)]
+    if len(numbers) == 4:
+        x, y, box_width, box_height = scaled
+        box, shape = [x - box_width / 2, y - box_height / 2, box_width, box_height], {}
+    else:
+        xs, ys = scaled[::2], scaled[1::2]
+        box, shape = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)], {"segmentation": [_rounded(scaled)]}
+    if box[2] <= 0 or box[3] <= 0:
+        raise ValueError(
+            f"{place}: width and height: expected numbers above 0, got {box[2] / width}, {box[3] / height}"
+        )
+    area = round(box[2] * box[3], 4)
+    return {"category_id": int(words[0]) + 1, "bbox": _rounded(box), "area": area, "iscrowd": 0, **shape}
+
+
+def _share(place: str, word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = -1.0
+    if not -_TOLERANCE <= number <= 1 + _TOLERANCE:  # also refuses nan
+        raise ValueError(f"{place}: expected shares of the image in 0..1, got {word!r:.40}")
+    return number
+
+
+def _rounded(numbers: list[float]) -> list[float]:
+    return [round(number, 4) for number in numbers]
+
+
+def _names(folder: Path, names: Sequence[str] | str | os.PathLike[str] | None) -> list[str]:
+    if names is None:
+        found = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
+        if found is None:
+            raise FileNotFoundError(f"{folder}: names: expected data.yaml, classes.txt or obj.names there, or a list")
+        names = found
+    if not isinstance(names, str | os.PathLike):
+        return list(names)
+    file = Path(names)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file of names")
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines() if file.suffix not in (".yaml", ".yml") else _yaml_names(file, text)
+    titles = [line.strip() for line in lines if line.strip()]
+    if not titles:
+        raise ValueError(f"{file}: names: expected one or more")
+    return titles
+
+
+def _yaml_names(file: Path, text: str) -> list[str]:
+    """`names` of a YAML file: a list, or numbers from 0 with their names."""
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{file}: not YAML ({' '.join(str(error).split())})") from None
+    names = content.get("names") if isinstance(content, dict) else None
+    if isinstance(names, dict) and sorted(names, key=str) == sorted(range(len(names)), key=str):
+        names = [names[index] for index in range(len(names))]
+    if not isinstance(names, list) or not all(isinstance(name, str | int | float) for name in names):
+        raise ValueError(f"{file}: names: expected a list of names, or a name for each number from 0")
+    return [str(name) for name in names]

@@ -1,0 +1,1 @@
+"""Drawn glyphs: long-tailed data that needs no download."""

@@ -1,0 +1,110 @@
+"""Checks of classification data before a long training: what is wrong, how often, and the first case of it."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from equigrad.data.images.lists import ImageList
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of fault."""
+
+    kind: str
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.count:,}, the first is {self.first}"
+
+
+def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
+    """Missing files, labels out of range, categories without images, paths listed twice.
+
+    Args:
+        images: a list, of training or test.
+        decode: also read every image, which finds damaged ones and takes as long as an epoch.
+    """
+    listed = zip(images.paths, images.labels.tolist(), images.is_out_of_range().tolist(), strict=True)
+    wrong = [f"label {label} of {path}, expected 0..{images.num_classes - 1}" for path, label, bad in listed if bad]
+    present = set(images.labels.tolist())
+    empty = [f"{name} (label {label})" for label, name in enumerate(images.class_names) if label not in present]
+    twice = [path for path, count in Counter(images.paths).items() if count > 1]
+    missing = [path for path in images.paths if images.store.size(path) is None]
+    faults = {
+        "missing files": [images.store.name(path) for path in missing],
+        "labels out of range": wrong,
+        "categories without images": empty,
+        "paths listed more than once": twice,
+    }
+    if decode:
+        faults["damaged images"] = _damaged(images, set(missing))
+    return _findings(images.source, faults)
+
+
+def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True) -> list[Finding]:
+    """Test images that are also in the training set, by path and, under whatever name, by content."""
+    faults: dict[str, list[str]] = {}
+    if train.store.fingerprint() == test.store.fingerprint():
+        train_paths = set(train.paths)
+        faults["test images also in training, by path"] = [path for path in test.paths if path in train_paths]
+    if by_content:
+        copies = _copies(train, test)
+        faults["test images also in training, by content"] = [f"{found} = {original}" for found, original in copies]
+    return _findings(test.source, faults)
+
+
+def check_classification(
+    train: ImageList, test: ImageList | None = None, *, by_content: bool = True, decode: bool = False
+) -> list[Finding]:
+    """All checks of a training list and, where there is one, its test list."""
+    findings = check_images(train, decode=decode)
+    if test is not None:
+        findings += check_images(test, decode=decode)
+        if train.class_names != test.class_names:
+            names = f"{train.num_classes} and {test.num_classes} categories"
+            findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+        findings += check_overlap(train, test, by_content=by_content)
+    return findings
+
+
+def _findings(source: str, faults: dict[str, list[str]]) -> list[Finding]:
+    return [Finding(f"{source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
+
+
+def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:
+    damaged = []
+    for path in dict.fromkeys(images.paths):
+        if path in missing:
+            continue
+        try:
+            images.store.read(path)
+        except OSError as error:
+            damaged.append(str(error))
+    return damaged
+
+
+def _copies(train: ImageList, test: ImageList) -> list[tuple[str, str]]:
+    """Pairs of a test image and a training image with the same content."""
+    # Only files of equal size can be equal, which spares reading most of them.
+    train_sizes, test_sizes = _sizes(train), _sizes(test)
+    shared_sizes = set(train_sizes.values()) & set(test_sizes.values())
+    originals = {_digest(train, path): path for path, size in train_sizes.items() if size in shared_sizes}
+    copies = []
+    for path, size in test_sizes.items():
+        original = originals.get(_digest(test, path)) if size in shared_sizes else None
+        if original is not None:
+            copies.append((path, original))
+    return copies
+
+
+def _sizes(images: ImageList) -> dict[str, int]:
+    """Size of every image that exists."""
+    sizes = {path: images.store.size(path) for path in images.paths}
+    return {path: size for path, size in sizes.items() if size is not None}
+
+
+def _digest(images: ImageList, path: str) -> bytes:
+    return hashlib.sha256(images.store.content(path)).digest()

@@ -1,0 +1,103 @@
+"""Checks of segmentation data before a long training: what is wrong, how often, and the first case of it."""
+
+from collections import Counter
+
+import numpy as np
+
+from equigrad.data.images.checks import Finding, check_overlap
+from equigrad.data.images.lists import ImageList
+from equigrad.data.segmentation.category_pixels import CategoryPixels, LabelReading, Progress, scan_label_maps
+from equigrad.data.segmentation.data import SegmentationData
+from equigrad.data.segmentation.label_maps import check_sizes, stored_size
+
+
+def check_label_maps(
+    data: SegmentationData, *, decode: bool = False, num_workers: int = 0, progress: Progress | None = None
+) -> list[Finding]:
+    """Label maps that cannot be read or have wrong values, sizes other than the image's, categories without pixels.
+
+    Args:
+        data: images and label maps.
+        decode: also read every image to its end, which finds truncated ones; else only their headers are.
+        num_workers: processes that read label maps.
+        progress: called after each label map.
+    """
+    readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
+    faults = {
+        "label maps that cannot be used": [reading.fault for reading in readings if reading.fault],
+        "images that cannot be used, or of another size": _wrong_images(data, readings, decode),
+        "images without any labelled pixel": [
+            data.label_name(index)
+            for index, reading in enumerate(readings)
+            if not reading.fault and not reading.pixels[:-1].any()
+        ],
+        "categories without pixels": _absent(data, readings),
+        "images listed more than once": [name for name, count in Counter(data.names).items() if count > 1],
+    }
+    return [Finding(f"{data.source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
+
+
+def check_segmentation(
+    train: SegmentationData,
+    test: SegmentationData | None = None,
+    *,
+    by_content: bool = True,
+    decode: bool = False,
+    num_workers: int = 0,
+    progress: Progress | None = None,
+) -> list[Finding]:
+    """All checks of a training set and, where there is one, its test set; `by_content` finds copies of its images."""
+    findings = check_label_maps(train, decode=decode, num_workers=num_workers, progress=progress)
+    if test is None:
+        return findings
+    findings += check_label_maps(test, decode=decode, num_workers=num_workers, progress=progress)
+    if train.class_names != test.class_names:
+        names = f"{train.num_classes} and {test.num_classes} categories"
+        findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+    findings += check_overlap(_images(train), _images(test), by_content=by_content)
+    return findings
+
+
+def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
+    """Images, ignored pixels, and how unequal the categories are, as text."""
+    counts, images = pixels.pixel_counts, pixels.image_counts
+    labelled, ignored = int(counts.sum()), int(pixels.ignored.sum())
+    order = np.argsort(-counts, kind="stable")
+    present = order[counts[order] > 0]
+    lines = [
+        f"{data.source}: {len(data):,} images, {data.num_classes} categories, {len(present)} of them present",
+        f"ignored pixels: {ignored / max(labelled + ignored, 1):.1%}",
+    ]
+    if len(present):
+        imbalance = counts[present[0]] / counts[present[-1]]
+        lines.append(f"pixels of the most frequent category over those of the rarest: {imbalance:,.0f}")
+    lines.append(f"{'category':28}{'pixels':>14}{'share':>9}{'images':>9}")
+    lines += [
+        f"{data.class_names[label][:27]:28}{counts[label]:14,}{counts[label] / max(labelled, 1):9.3%}{images[label]:9,}"
+        for label in order
+    ]
+    return "\n".join(lines)
+
+
+def _images(data: SegmentationData) -> ImageList:
+    """The images alone."""
+    return ImageList(data.store, data.paths, np.zeros(len(data), dtype=np.int64), data.class_names, data.source)
+
+
+def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: bool) -> list[str]:
+    faults = []
+    for index, reading in enumerate(readings):
+        try:
+            if decode:
+                data.read_image(index)
+            size = stored_size(data.store, data.paths[index])
+            if not reading.fault:
+                check_sizes(data.image_name(index), size, data.label_name(index), reading.size)
+        except (ValueError, OSError) as error:
+            faults.append(str(error))
+    return faults
+
+
+def _absent(data: SegmentationData, readings: list[LabelReading]) -> list[str]:
+    counts = np.sum([reading.pixels for reading in readings], axis=0)[:-1]
+    return [f"{data.class_names[label]} (label {label})" for label in np.flatnonzero(counts == 0)]

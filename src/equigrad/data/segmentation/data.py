@@ -1,0 +1,167 @@
+"""Semantic segmentation data: images with label maps, and the data set that serves them.
+
+    data = read_ade20k("ADEChallengeData2016", "training")      # or read_label_folders, read_camvid, read_voc
+    dataset = SegmentationDataset(data, train_transform(512))
+    loader = DataLoader(dataset, batch_size=16, collate_fn=collate)
+    images, targets = next(iter(loader))                        # (16, 3, 512, 512) uint8, {"labels": (16, 512, 512)}
+
+Labels are 0 … C-1, or -100 (`equigrad.IGNORE`) where a pixel is not a sample. The readers are in
+`equigrad.data.segmentation.readers`.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision import tv_tensors  # type: ignore[import-untyped]
+from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
+
+from equigrad.data.images.stores import ImageStore
+from equigrad.data.segmentation.label_maps import LabelMap, LabelValues, check_sizes, read_values
+from equigrad.files import write_atomically
+
+Sample = tuple[Tensor, dict[str, Any]]
+Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of image (3, H, W) and labels (H, W)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentationData:
+    """Which images there are and where their label maps lie; pixels are read when asked for."""
+
+    store: ImageStore  # of the images
+    label_store: ImageStore
+    paths: tuple[str, ...] = field(repr=False)
+    label_paths: tuple[str, ...] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)  # of the images in lists: the path below its folder, without suffix
+    class_names: tuple[str, ...] = field(repr=False)
+    values: LabelValues = field(repr=False)
+    source: str  # for messages
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.class_names)
+
+    def read_image(self, index: int) -> Image.Image:
+        """An image in RGB; OSError that names the file."""
+        return self.store.read(self.paths[index])
+
+    def read_labels(self, index: int) -> LabelMap:
+        """The categories of an image's pixels, (H, W); ValueError or OSError that names the file."""
+        path = self.label_paths[index]
+        return self.values.to_categories(read_values(self.label_store, path), self.label_store.name(path))
+
+    def image_name(self, index: int) -> str:
+        """What a message calls an image."""
+        return self.store.name(self.paths[index])
+
+    def label_name(self, index: int) -> str:
+        """What a message calls a label map."""
+        return self.label_store.name(self.label_paths[index])
+
+    def subset(self, indices: NDArray[np.int64] | Sequence[int]) -> "SegmentationData":
+        """Some of the images, in the given order; all categories stay."""
+        chosen = np.asarray(indices, dtype=np.int64).tolist()
+        columns = (self.paths, self.label_paths, self.names)
+        paths, label_paths, names = (tuple(column[index] for index in chosen) for column in columns)
+        return replace(self, paths=paths, label_paths=label_paths, names=names)
+
+    def listed(self, file: str | os.PathLike[str]) -> "SegmentationData":
+        """The images that a list names, one a line (such as `ade20k_lt_train.txt`), in its order."""
+        file = Path(file)
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: no such list of images; expected one name a line")
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        index_of = {name: index for index, name in enumerate(self.names)}
+        for number, line in enumerate(lines, start=1):
+            # Names are looked up, never opened: a list cannot lead out of the data's folder.
+            if line and line not in index_of:
+                raise ValueError(f"{file}, line {number}: {self.source} has no image named {line!r}")
+        chosen = [index_of[line] for line in lines if line]
+        if not chosen:
+            raise ValueError(f"{file}: expected the name of an image a line, found none")
+        return replace(self.subset(chosen), source=str(file))
+
+    def write_list(self, file: str | os.PathLike[str]) -> Path:
+        """Write the names of the images, one a line; the file appears complete or not at all."""
+        file = Path(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, "".join(f"{name}\n" for name in self.names).encode())
+        return file
+
+    def fingerprint(self) -> str:
+        """Another text for other images, label maps (by size) or categories."""
+        sizes = (f"{path} {self.label_store.size(path)}" for path in self.label_paths)
+        stores = (self.store.fingerprint(), self.label_store.fingerprint(), repr(self.values))
+        text = "\n".join([*stores, *self.class_names, *self.paths, *sizes])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class SegmentationDataset(Dataset[Sample]):
+    """Images with their labels: `(image (3, H, W) uint8, {"labels": (H, W), "path", "original_size"})`.
+
+    Args:
+        data: what to read.
+        transform: of image and labels together; see `equigrad.data.segmentation.transforms`.
+    """
+
+    def __init__(self, data: SegmentationData, transform: Transform) -> None:
+        self.data = data
+        self.transform = transform
+        self.class_names = data.class_names
+
+    def sample_name(self, index: int) -> str:
+        """The file of an image."""
+        return self.data.image_name(index)
+
+    def fingerprint(self) -> str:
+        """Another text for other data or transforms (as far as these show their settings)."""
+        return hashlib.sha256(f"{self.data.fingerprint()} {self.transform!r}".encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Sample:
+        picture, label_map = self.data.read_image(index), self.data.read_labels(index)
+        size = (picture.height, picture.width)
+        check_sizes(self.data.image_name(index), size, self.data.label_name(index), label_map.shape)
+        image = tv_tensors.Image(functional.pil_to_tensor(picture))
+        # 16 bits hold all categories and IGNORE, so that no transform needs a value of its own for ignored pixels.
+        image, labels = self.transform(image, tv_tensors.Mask(torch.from_numpy(label_map)))
+        targets = {"labels": tv_tensors.Mask(labels.long()), "path": self.data.paths[index], "original_size": size}
+        return image, targets
+
+
+def collate(samples: Sequence[Sample]) -> tuple[Tensor, dict[str, Any]]:
+    """A batch: images (N, 3, H, W) and `labels` (N, H, W); `paths` and `original_sizes` are lists.
+
+    All images must have one size, and all labels one size, which need not be that of the images.
+    """
+    images = [image for image, _ in samples]
+    labels = [targets["labels"] for _, targets in samples]
+    for kind, tensors in (("images", images), ("labels", labels)):
+        sizes = sorted({tuple(tensor.shape[-2:]) for tensor in tensors})
+        if len(sizes) > 1:
+            raise ValueError(f"{kind} of a batch must have one size, got {sizes[0]} and {sizes[-1]}; take batches of 1")
+    return torch.stack(images).as_subclass(Tensor), {
+        "labels": torch.stack(labels).as_subclass(Tensor),
+        "paths": [targets["path"] for _, targets in samples],
+        "original_sizes": [targets["original_size"] for _, targets in samples],
+    }
+
+
+def stem(path: str) -> str:
+    """A path without its suffix, with which images find their label maps."""
+    return str(PurePosixPath(path).with_suffix(""))

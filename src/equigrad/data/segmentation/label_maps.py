@@ -1,0 +1,127 @@
+"""Label maps: from the values stored in an image file to categories, with errors that name file and value."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from equigrad.data.images.stores import ImageStore
+from equigrad.labels import IGNORE
+
+LabelMap = NDArray[np.int16]  # (H, W): 0 … C-1, or IGNORE
+
+_UNKNOWN = -1  # in the table of values: no category, and not ignored either
+_NUM_VALUES = 1 << 16  # what a PNG of 16 bits can hold
+_INDEX_MODES = ("1", "L", "P", "I;16", "I;16B", "I")  # one channel of whole numbers; "P" has a palette beside it
+_MAX_BYTES = 1 << 29  # of a file
+_MAX_PIXELS = 1 << 27
+_UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """What the values of a label map mean.
+
+    Args:
+        categories: the value of each category, in the order of the categories.
+        ignored: values of pixels that are not samples.
+    """
+
+    categories: tuple[int, ...]
+    ignored: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        values = (*self.categories, *self.ignored)
+        if any(not 0 <= value < _NUM_VALUES for value in values):
+            raise ValueError(f"values of a label map must be in 0..{_NUM_VALUES - 1}, got {min(values)}..{max(values)}")
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"value {twice[0]} stands for two categories, or for one and for ignored pixels")
+
+    @classmethod
+    def counted(cls, num_classes: int, *, first: int = 0, ignored: Iterable[int] = ()) -> "LabelValues":
+        """Values `first`, `first` + 1, … for the categories."""
+        return cls(tuple(range(first, first + num_classes)), tuple(ignored))
+
+    @cached_property
+    def table(self) -> NDArray[np.int16]:
+        """The category of every value that can be stored, (65536,)."""
+        table = np.full(_NUM_VALUES, _UNKNOWN, dtype=np.int16)
+        table[list(self.categories)] = np.arange(len(self.categories))
+        table[list(self.ignored)] = IGNORE
+        return table
+
+    def to_categories(self, values: NDArray[np.unsignedinteger], name: str) -> LabelMap:
+        """Categories of stored values (H, W); `name` is what an error calls the file."""
+        categories: LabelMap = self.table[values]
+        unknown = categories == _UNKNOWN
+        if unknown.any():
+            value, pixels = int(values[unknown][0]), int(unknown.sum())
+            raise ValueError(f"{name}: {pixels:,} pixels have values like {value}; expected {self.expected()}")
+        return categories
+
+    def expected(self) -> str:
+        """The values in words."""
+        ignored = f" or {_spans(self.ignored)} (ignored)" if self.ignored else ""
+        return f"{_spans(self.categories)}{ignored}"
+
+
+def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
+    """The values of a label map, (H, W) uint8 or uint16, without any conversion of colours."""
+    name = store.name(path)
+    size = store.size(path)
+    if size is None:
+        raise FileNotFoundError(f"{name}: no such label map")
+    if size > _MAX_BYTES:
+        raise OSError(f"{name}: a label map of {size:,} bytes, expected at most {_MAX_BYTES:,}")
+    try:
+        with Image.open(io.BytesIO(store.content(path))) as image:
+            mode, pixels = image.mode, image.width * image.height
+            values = np.asarray(image) if mode in _INDEX_MODES and pixels <= _MAX_PIXELS else None
+    except _UNREADABLE as error:
+        raise OSError(f"{name}: cannot read the label map ({error})") from error
+    if pixels > _MAX_PIXELS:
+        raise OSError(f"{name}: a label map of {pixels:,} pixels, expected at most {_MAX_PIXELS:,}")
+    if values is None:
+        raise ValueError(f"{name}: expected one channel with the index of each pixel's category, got {mode} colours")
+    if (
+        values.dtype not in (np.uint8, np.uint16)
+        and values.size
+        and not 0 <= values.min() <= values.max() < _NUM_VALUES
+    ):
+        raise ValueError(f"{name}: values must be in 0..{_NUM_VALUES - 1}, got {values.min()}..{values.max()}")
+    return values.astype(np.uint8 if values.dtype in (np.uint8, np.bool_) else np.uint16, copy=False)
+
+
+def stored_size(store: ImageStore, path: str) -> tuple[int, int]:
+    """(height, width) of an image as its header says, without decoding it."""
+    if store.size(path) is None:
+        raise FileNotFoundError(f"{store.name(path)}: no such image")
+    try:
+        with Image.open(io.BytesIO(store.content(path))) as image:
+            return image.height, image.width
+    except _UNREADABLE as error:
+        raise OSError(f"{store.name(path)}: cannot read the image ({error})") from error
+
+
+def check_sizes(image_name: str, image: tuple[int, int], label_name: str, labels: tuple[int, ...]) -> None:
+    """Refuse an image and a label map of different (height, width)."""
+    if image != labels:
+        raise ValueError(
+            f"{label_name}: {labels[1]} x {labels[0]} pixels, but its image {image_name} has {image[1]} x {image[0]}"
+        )
+
+
+def _spans(values: Sequence[int]) -> str:
+    """Whole numbers in words, neighbours joined: "0..29, 31"."""
+    if not values:
+        return "no value"
+    ordered = np.sort(np.asarray(values))
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in parts)

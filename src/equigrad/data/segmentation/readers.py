@@ -1,0 +1,216 @@
+"""Readers of segmentation data: ADE20K and the like (SceneParsing), folders of index PNGs, CamVid, Pascal VOC.
+
+Images and label maps lie in a folder or in a zip archive that is read in place.
+"""
+
+import csv
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from equigrad.data.frequency import load_frequencies
+from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.stores import ArrayStore, ImageStore, ZipStore, open_store
+from equigrad.data.segmentation.data import SegmentationData, stem
+from equigrad.data.segmentation.label_maps import LabelValues
+
+PathLike = str | os.PathLike[str]
+ClassNames = PathLike | Sequence[str]  # a file of names, or the names
+
+VOC_NAMES = [
+    "background",
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+]
+_ID_COLUMNS = ("id", "idx", "label", "value", "index")
+_VOID = 255
+
+
+def read_label_folders(
+    images: PathLike,
+    labels: PathLike,
+    class_names: ClassNames,
+    *,
+    root: PathLike = ".",
+    ignored: int | Sequence[int] = _VOID,
+) -> SegmentationData:
+    """A folder of images and a folder of index PNGs that have the same names, subfolders included.
+
+    Args:
+        images: the folder of images.
+        labels: the folder of label maps: one channel (a palette is no matter), the value of a pixel is its category.
+        class_names: a `.txt` file, whose line number k, from 0, names value k; a `.csv` file with the columns `id` and
+            `name`, whose ids may have gaps and become 0 … C-1 in the order of the rows; or the names.
+        root: what both folders start from, a folder or a `.zip` file.
+        ignored: values of pixels that are not samples.
+    """
+    names, values = _names_and_values(class_names)
+    meaning = LabelValues(values, (ignored,) if isinstance(ignored, int) else tuple(ignored))
+    return _paired(open_store(root), Path(images).as_posix(), Path(labels).as_posix(), names, meaning)
+
+
+def read_ade20k(root: PathLike, split: Literal["training", "validation"]) -> SegmentationData:
+    """ADE20K of the scene parsing challenge: 150 categories in the order of `objectInfo150`; 0 is ignored."""
+    return read_scene_parsing(root, split, class_names=load_frequencies("ade20k").names)
+
+
+def read_scene_parsing(
+    root: PathLike, split: Literal["training", "validation"], *, class_names: ClassNames | None = None
+) -> SegmentationData:
+    """The layout of ADE20K: `images/{split}`, `annotations/{split}`; value 0 is ignored, value j + 1 is category j.
+
+    Args:
+        root: folder or zip archive; what an archive or download puts into one folder is found there too.
+        split: which part.
+        class_names: as in `read_label_folders`; None reads `objectInfo.csv` beside the two folders.
+    """
+    store = open_store(root)
+    top = _top(store, f"images/{split}")
+    if class_names is None:
+        class_names = Path(root, top, "objectInfo.csv")
+    names, _ = _names_and_values(class_names)
+    values = LabelValues.counted(len(names), first=1, ignored=(0,))
+    return _paired(store, f"{top}images/{split}", f"{top}annotations/{split}", names, values)
+
+
+def read_camvid(folder: PathLike, split: Literal["train", "val", "test"]) -> SegmentationData:
+    """CamVid with 31 categories: `classes.csv` beside `images_labels.zip` with `{split}/images`, `{split}/labels`."""
+    return read_label_folders(
+        f"{split}/images",
+        f"{split}/labels",
+        Path(folder, "classes.csv"),
+        root=Path(folder, "images_labels.zip"),
+    )
+
+
+def read_voc(root: PathLike, split: Literal["train", "val", "trainval"]) -> SegmentationData:
+    """Pascal VOC: palette PNGs, 20 categories and background as the first; contours (255) are ignored.
+
+    Args:
+        root: the folder with `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation`, or one above it.
+        split: the list in `ImageSets/Segmentation`.
+    """
+    store = open_store(root)
+    if isinstance(store, ZipStore):
+        raise ValueError(f"{root}: expected the unpacked folder of Pascal VOC, got an archive")
+    top = _top(store, "SegmentationClass")
+    values = LabelValues.counted(len(VOC_NAMES), ignored=(_VOID,))
+    names = _files(store, f"{top}SegmentationClass")
+    pictures = {name: path for name, path in _files(store, f"{top}JPEGImages").items() if name in names}
+    every = _joined(store, pictures, names, tuple(VOC_NAMES), values, f"{top}SegmentationClass")
+    return replace(every, source=str(Path(root, top))).listed(
+        Path(root, top, "ImageSets", "Segmentation", f"{split}.txt")
+    )
+
+
+def _paired(
+    store: ImageStore, images: str, labels: str, class_names: Sequence[str], values: LabelValues
+) -> SegmentationData:
+    pictures, maps = _files(store, images), _files(store, labels)
+    for kind, found, folder in (("images", pictures, images), ("label maps", maps, labels)):
+        if not found:
+            raise ValueError(f"{store.name(folder)}: no {kind} there")
+    return _joined(store, pictures, maps, class_names, values, images)
+
+
+def _joined(
+    store: ImageStore,
+    pictures: dict[str, str],
+    maps: dict[str, str],
+    class_names: Sequence[str],
+    values: LabelValues,
+    folder: str,
+) -> SegmentationData:
+    """Images and label maps by name; ValueError if one has no partner."""
+    for kind, lonely, found in (
+        ("label map", sorted(pictures.keys() - maps.keys()), pictures),
+        ("image", sorted(maps.keys() - pictures.keys()), maps),
+    ):
+        if lonely:
+            more = f", and so for {len(lonely) - 1:,} more" if len(lonely) > 1 else ""
+            raise ValueError(f"{store.name(found[lonely[0]])}: there is no {kind} of this name{more}")
+    names = tuple(sorted(pictures))
+    paths, label_paths = tuple(pictures[name] for name in names), tuple(maps[name] for name in names)
+    return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(folder))
+
+
+def _files(store: ImageStore, folder: str) -> dict[str, str]:
+    """Paths of the images below a folder of a store, by what names them there: subfolders and name without suffix."""
+    if isinstance(store, ArrayStore):
+        raise ValueError(f"{store.root}: expected a folder or a .zip file")
+    if isinstance(store, ZipStore):
+        prefix = f"{folder}/"
+        below: Iterable[str] = (path[len(prefix) :] for path in store.archive.namelist() if path.startswith(prefix))
+    else:
+        base = store.root / folder
+        below = (path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
+    found: dict[str, str] = {}
+    for path in sorted(below):
+        hidden = any(part.startswith(".") for part in path.split("/"))  # what desktops leave behind, and ".."
+        if hidden or not path.lower().endswith(SUFFIXES):
+            continue
+        if stem(path) in found:
+            raise ValueError(f"{store.name(folder)}: {path} has the name of another image there")
+        found[stem(path)] = f"{folder}/{path}"
+    return found
+
+
+def _top(store: ImageStore, folder: str) -> str:
+    """What comes before `folder` in a store: nothing, or the one folder that holds all, with a slash."""
+    if isinstance(store, ZipStore):
+        tops = sorted({path[: path.index(f"{folder}/")] for path in store.archive.namelist() if f"{folder}/" in path})
+    else:
+        found = [store.root / folder, *sorted(store.root.glob(f"*/{folder}"))]
+        tops = [path.relative_to(store.root).as_posix().removesuffix(folder) for path in found if path.is_dir()]
+    if not tops:
+        raise FileNotFoundError(f"{store.root}: expected {folder}/ in it")
+    return tops[0]
+
+
+def _names_and_values(class_names: ClassNames) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names of the categories and the value of each."""
+    if isinstance(class_names, str | os.PathLike):
+        file = Path(class_names)
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: no such file; expected the names of the categories, .txt or .csv")
+        return _named_rows(file) if file.suffix == ".csv" else _named_lines(file)
+    return tuple(class_names), tuple(range(len(class_names)))
+
+
+def _named_lines(file: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    names = tuple(line.strip() for line in file.read_text(encoding="utf-8").rstrip().splitlines())
+    if not names or not all(names):
+        raise ValueError(f"{file}: expected the name of a category on every line")
+    return names, tuple(range(len(names)))
+
+
+def _named_rows(file: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        rows = [{(key or "").lower(): value for key, value in row.items()} for row in csv.DictReader(stream)]
+    column = next((name for name in _ID_COLUMNS if rows and name in rows[0]), None)
+    if column is None or "name" not in rows[0]:
+        raise ValueError(f"{file}: expected the columns id and name, and a row for each category")
+    for number, row in enumerate(rows, start=2):
+        if not (row[column] or "").strip().isdecimal() or not (row["name"] or "").strip():
+            raise ValueError(f"{file}, line {number}: expected a whole number as {column} and a name")
+    return tuple(row["name"].strip() for row in rows), tuple(int(row[column]) for row in rows)

@@ -1,0 +1,1 @@
+"""Average precision by the rules of LVIS, COCO and OpenImages."""

@@ -1,0 +1,256 @@
+"""Metrics of detection and instance segmentation: LVIS and COCO average precision, AP-fixed and AP-pool.
+
+result = evaluate_predictions("predictions.json", annotations)       # any tool's detections
+result.result()                                                      # {"AP": 0.255, …, "APr": 0.177, …}
+
+evaluator = DetectionEvaluator(annotations, folder)                  # during inference: predictions stream to disk
+for images, targets in loader:
+    evaluator.add(model(images, targets), targets)
+evaluator.result()
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pycocotools.mask as mask_api  # type: ignore[import-untyped]
+import torch.distributed as dist
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from equigrad.evaluation.detection.annotations import Annotations, Floats
+from equigrad.evaluation.detection.average_precision import average_precision
+from equigrad.evaluation.detection.category_slices import DETECTIONS_AT_ONCE, IouType, Pool, evaluate_slices, slices
+from equigrad.evaluation.detection.matching import IOU_THRESHOLDS
+from equigrad.evaluation.detection.prediction_files import read_predictions
+from equigrad.evaluation.detection.prediction_shards import (
+    PredictionWriter,
+    finished_images,
+    read_shards,
+    remove_shards,
+)
+from equigrad.evaluation.detection.predictions import Predictions
+from equigrad.evaluation.detection.result import DetectionResult, DetectionRow, category_facts
+from equigrad.evaluation.detection.rules import COCO, LVIS, Rules, select
+
+Protocol = Literal["lvis", "coco"]
+
+
+def evaluate_predictions(
+    predictions_file: str | os.PathLike[str],
+    annotations: Annotations,
+    iou_type: IouType = "bbox",
+    protocol: Protocol | None = None,
+    *,
+    train_counts: ArrayLike | None = None,
+    num_workers: int = 0,
+) -> DetectionResult:
+    """Evaluate detections in the standard result format, or a folder that `PredictionWriter` filled.
+
+    Args:
+        predictions_file: a JSON file or a folder.
+        annotations: of the same images.
+        iou_type: what is compared, boxes or masks.
+        protocol: the benchmark's rules; None takes LVIS's if the annotations are federated, else COCO's.
+        train_counts: training images of each category, (C,), for groups where the annotations do not name them.
+        num_workers: processes that evaluate; 0 for this one. Each takes seconds to start.
+
+    Raises:
+        ValueError: naming what is wrong with the file.
+    """
+    predictions = load_predictions(predictions_file, annotations, iou_type)
+    return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts, num_workers=num_workers)
+
+
+def load_predictions(
+    predictions_file: str | os.PathLike[str], annotations: Annotations, iou_type: IouType = "bbox"
+) -> Predictions:
+    """The detections of a file or folder, as columns for `evaluate`; see `evaluate_predictions`."""
+    path = Path(predictions_file)
+    predictions = read_shards(path, annotations) if path.is_dir() else read_predictions(path, annotations)
+    if iou_type == "segm" and predictions.masks is None and len(predictions):
+        raise ValueError(f"{path}: no segmentation in its detections; masks cannot be compared, boxes can (bbox)")
+    return predictions
+
+
+def evaluate(
+    predictions: Predictions,
+    annotations: Annotations,
+    iou_type: IouType = "bbox",
+    protocol: Protocol | Rules | None = None,
+    *,
+    train_counts: ArrayLike | None = None,
+    num_workers: int = 0,
+    detections_at_once: int = DETECTIONS_AT_ONCE,
+) -> DetectionResult:
+    """Evaluate detections that are in memory; see `evaluate_predictions`."""
+    rules = _rules(annotations, protocol)
+    facts = category_facts(annotations, train_counts)
+    selection = select(predictions, annotations, rules)
+    parts = slices(predictions, selection, annotations, rules, iou_type, detections_at_once)
+    scores = list(evaluate_slices(parts, num_workers))
+    num_annotations = sum(int(part.num_annotations.sum()) for part in scores)
+    return DetectionResult(
+        rules,
+        facts,
+        np.concatenate([part.precision for part in scores]),
+        np.concatenate([part.recall for part in scores]),
+        np.concatenate([part.limited_recall for part in scores]),
+        np.concatenate([part.fixed_precision for part in scores]),
+        _pooled([part.pool for part in scores], num_annotations, len(annotations.image_ids)),
+    )
+
+
+def _rules(annotations: Annotations, protocol: Protocol | Rules | None) -> Rules:
+    if isinstance(protocol, Rules):
+        return protocol
+    if protocol is None:
+        protocol = "coco" if annotations.negative is None else "lvis"
+    if protocol not in ("lvis", "coco"):
+        raise ValueError(f'protocol must be "lvis", "coco" or None, got {protocol!r}')
+    return LVIS if protocol == "lvis" else COCO
+
+
+def _pooled(pools: Sequence[Pool], num_annotations: int, num_images: int) -> Floats:
+    """One curve for all categories: AP at each threshold, (T,)."""
+    if num_annotations == 0:
+        return np.full(len(IOU_THRESHOLDS), np.nan)
+    cells, scores = (np.concatenate([getattr(pool, name) for pool in pools]) for name in ("cells", "scores"))
+    order = np.lexsort((cells // num_images, cells % num_images, -scores))
+    precision = [
+        average_precision(
+            np.concatenate([pool.is_true[level] for pool in pools])[order],
+            np.concatenate([pool.is_counted[level] for pool in pools])[order],
+            num_annotations,
+        )
+        for level in range(len(IOU_THRESHOLDS))
+    ]
+    return np.array(precision)
+
+
+class DetectionEvaluator:
+    """Writes predictions to disk while they come and computes the metrics at the end.
+
+    On several ranks each writes shards of its own; all of them call `result` and get the same. An image that is added
+    twice, as samplers do to give every rank as many, counts once.
+
+    Args:
+        annotations: of the test set.
+        folder: of the predictions.
+        iou_types: what is compared; with both, the metrics of boxes are called APb, APb50, ….
+        protocol: see `evaluate_predictions`.
+        train_counts: see `evaluate_predictions`.
+        num_workers: processes that evaluate.
+        resume: keep what the folder holds of an interrupted evaluation, and pass over its images.
+    """
+
+    def __init__(
+        self,
+        annotations: Annotations,
+        folder: str | os.PathLike[str],
+        *,
+        iou_types: Sequence[IouType] = ("bbox",),
+        protocol: Protocol | None = None,
+        train_counts: ArrayLike | None = None,
+        num_workers: int = 0,
+        resume: bool = False,
+    ) -> None:
+        if not iou_types or not set(iou_types) <= {"bbox", "segm"}:
+            raise ValueError(f"iou_types must be bbox, segm or both, got {iou_types}")
+        self.annotations, self.folder, self.iou_types = annotations, Path(folder), tuple(iou_types)
+        self.protocol, self.train_counts, self.num_workers = protocol, train_counts, num_workers
+        rank = dist.get_rank() if _is_distributed() else 0
+        if rank == 0 and not resume:
+            remove_shards(self.folder)
+        _wait_for_all()
+        self._writer = PredictionWriter(self.folder, rank)
+        self._done = set(finished_images(self.folder).tolist())
+        self._results: dict[IouType, DetectionResult] | None = None
+
+    def add(self, predictions: Sequence[Mapping[str, Tensor]], targets: Sequence[Mapping[str, Any]]) -> None:
+        """Add the detections of images.
+
+        Args:
+            predictions: of each image `boxes` (K, 4) x1, y1, x2, y2 in pixels of the original image, `scores` (K,),
+                `labels` (K,) and, to compare masks, `masks` (K, H, W) of the original size, 0 or 1.
+            targets: of each image `image_id`.
+        """
+        if len(predictions) != len(targets):
+            raise ValueError(f"predictions and targets must be as many, got {len(predictions)} and {len(targets)}")
+        for prediction, target in zip(predictions, targets, strict=True):
+            image_id = int(target["image_id"])
+            if image_id not in self._done:
+                self._done.add(image_id)
+                self._write(image_id, prediction)
+        self._results = None
+
+    def _write(self, image_id: int, prediction: Mapping[str, Tensor]) -> None:
+        corners = prediction["boxes"].detach().float().cpu().numpy()
+        # A corner that rounding put before the other is a side of 0.
+        boxes = np.concatenate([corners[:, :2], np.maximum(corners[:, 2:] - corners[:, :2], 0)], 1)
+        labels = prediction["labels"].cpu().numpy()
+        scores = prediction["scores"].detach().float().cpu().numpy()
+        masks = encode_masks(prediction["masks"]) if "segm" in self.iou_types else None
+        self._writer.add(image_id, self.annotations.categories.ids[labels], boxes, scores, masks)
+
+    def result(self) -> dict[str, float]:
+        """Fractions in [0, 1] under the papers' names."""
+        results = self._evaluate()
+        if len(results) == 1:
+            return next(iter(results.values())).result()
+        boxes = {_box_name(name): value for name, value in results["bbox"].result().items()}
+        return results["segm"].result() | boxes
+
+    def per_category(self) -> list[DetectionRow]:
+        """A row for every category; of masks, if they are compared."""
+        results = self._evaluate()
+        return results["segm" if "segm" in results else "bbox"].per_category()
+
+    def _evaluate(self) -> dict[IouType, DetectionResult]:
+        if self._results is None:
+            self._writer.close()
+            _wait_for_all()
+            results: list[Any] = [None]
+            if not _is_distributed() or dist.get_rank() == 0:
+                results = [self._results_of_shards()]
+            if _is_distributed():
+                dist.broadcast_object_list(results)
+            self._results = results[0]
+        return self._results
+
+    def _results_of_shards(self) -> dict[IouType, DetectionResult]:
+        if not self._done:
+            raise ValueError("there is no result without predictions")
+        predictions = read_shards(self.folder, self.annotations)
+        return {
+            iou_type: evaluate(
+                predictions,
+                self.annotations,
+                iou_type,
+                self.protocol,
+                train_counts=self.train_counts,
+                num_workers=self.num_workers,
+            )
+            for iou_type in self.iou_types
+        }
+
+
+def encode_masks(masks: Tensor) -> list[bytes]:
+    """Compressed run lengths of masks (K, H, W), 0 or 1."""
+    encoded = mask_api.encode(np.asfortranarray(masks.detach().cpu().numpy().astype(np.uint8).transpose(1, 2, 0)))
+    return [mask["counts"] for mask in encoded]
+
+
+def _box_name(name: str) -> str:
+    return f"{name[:2]}b{name[2:]}"
+
+
+def _is_distributed() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _wait_for_all() -> None:
+    if _is_distributed():
+        dist.barrier()

@@ -1,0 +1,235 @@
+"""The standard result format, which any detector's tools write and read:
+
+[{"image_id": 42, "category_id": 18, "bbox": [x, y, width, height], "score": 0.24, "segmentation": {…}}, …]
+
+The file is read piece by piece, so that the dictionaries of millions of detections never are in memory together.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pycocotools.mask as mask_api  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from equigrad.evaluation.detection.annotations import Annotations, Floats
+from equigrad.evaluation.detection.json_entries import json_entries
+from equigrad.evaluation.detection.predictions import IdTable, Predictions
+from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
+from equigrad.files import atomic_write
+
+FLOAT_MAX = sys.float_info.max
+ENTRIES_AT_ONCE = 1000  # few, so that they stay in the cache of the processor
+
+
+def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> Predictions:
+    """Read a file in the standard result format.
+
+    `bbox` or `segmentation` may be missing, in all detections alike. Masks are run lengths, compressed or not, or
+    polygons.
+
+    Raises:
+        ValueError: naming file, index and field of the first detection that is not as expected.
+    """
+    path = Path(file)
+    reader = _Reader(path, annotations)
+    return Predictions.joined([reader.columns(start, entries) for start, entries in _batches(path)])
+
+
+def write_json(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
+    """Write detections in the standard result format, for other tools; scores and boxes keep every digit."""
+    file = Path(file)
+    with atomic_write(file) as stream:
+        stream.write(b"[")
+        for index, entry in enumerate(_entries(predictions, annotations)):
+            text = json.dumps(entry, allow_nan=False, separators=(",", ":"))
+            stream.write(f",\n{text}".encode() if index else text.encode())
+        stream.write(b"]\n")
+    return file
+
+
+def _entries(predictions: Predictions, annotations: Annotations) -> Iterator[dict[str, Any]]:
+    """In portions: a list of all rows would take the memory that columns save."""
+    for start in range(0, len(predictions), ENTRIES_AT_ONCE):
+        rows = slice(start, start + ENTRIES_AT_ONCE)
+        images = predictions.images[rows]
+        columns = (
+            annotations.image_ids[images],
+            annotations.categories.ids[predictions.labels[rows]],
+            predictions.boxes[rows],
+            predictions.scores[rows],
+        )
+        sizes = np.stack([annotations.heights[images], annotations.widths[images]], 1).tolist()
+        for index, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            entry = dict(zip(("image_id", "category_id", "bbox", "score"), row, strict=True))
+            if predictions.masks is not None:
+                counts = predictions.masks.counts(start + index).decode("ascii")
+                entry["segmentation"] = {"size": sizes[index], "counts": counts}
+            yield entry
+
+
+def _batches(file: Path) -> Iterator[tuple[int, list[Any]]]:
+    start, batch = 0, []
+    for entry in json_entries(file):
+        batch.append(entry)
+        if len(batch) == ENTRIES_AT_ONCE:
+            yield start, batch
+            start, batch = start + len(batch), []
+    if batch:
+        yield start, batch
+
+
+class _Reader:
+    """Checks whole columns; only when one is wrong, looks for the first bad entry to name it."""
+
+    def __init__(self, file: Path, annotations: Annotations) -> None:
+        self.file = file
+        self.image_ids = IdTable(annotations.image_ids)
+        self.category_ids = IdTable(annotations.categories.ids)
+        self.sizes = np.stack([annotations.heights, annotations.widths], 1).astype(np.int64)
+        self.has_boxes: bool | None = None  # as the first detection has them
+        self.has_masks: bool | None = None
+
+    def columns(self, start: int, entries: list[Any]) -> Predictions:
+        if self.has_boxes is None:
+            self._look_at(entries[0])
+        try:
+            return self._columns(entries)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            # The same, one by one: the first that fails says what is wrong with it.
+            for index, entry in enumerate(entries, start):
+                self._check(index, entry)
+            raise
+
+    def _look_at(self, entry: Any) -> None:
+        if not isinstance(entry, dict) or not ({"bbox", "segmentation"} & entry.keys()):
+            raise ValueError(f"{self.file}: entry 0: expected an object with bbox or segmentation")
+        self.has_boxes, self.has_masks = "bbox" in entry, "segmentation" in entry
+
+    def _columns(self, entries: list[Any]) -> Predictions:
+        images = self.image_ids.indices(_column(entries, "image_id", "i"))
+        labels = self.category_ids.indices(_column(entries, "category_id", "i"))
+        scores = _column(entries, "score", "if").astype(np.float64)
+        _require(np.isfinite(scores).all(), "a finite number")
+        masks = self._masks(entries, images) if self.has_masks else None
+        if self.has_boxes:
+            boxes = _boxes(entries)
+            areas = boxes[:, 2] * boxes[:, 3]
+        else:
+            assert masks is not None
+            rles = [masks.rle(index, self.sizes[image]) for index, image in enumerate(images)]
+            boxes, areas = mask_api.toBbox(rles).astype(np.float64), mask_api.area(rles).astype(np.float64)
+        return Predictions(images, labels, boxes, scores, areas, masks)
+
+    def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> RunLengths:
+        sizes = self.sizes[images]
+        pairs = zip(entries, sizes.tolist(), strict=True)
+        masks = RunLengths.of([_counts(entry["segmentation"], size) for entry, size in pairs])
+        _require(are_valid(masks, sizes[:, 0] * sizes[:, 1]).all(), "run lengths that cover the image")
+        return masks
+
+    def _check(self, index: int, entry: Any) -> None:
+        where = f"{self.file}: entry {index}"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}: expected an object, got {_short(entry)}")
+        fields = {"image_id": self._image, "category_id": self._label, "score": _score}
+        fields |= {"bbox": _box} if self.has_boxes else {}
+        for field, check in fields.items():
+            self._check_field(where, entry, field, check)
+        if self.has_masks:
+            size = self.sizes[self._image(entry["image_id"])].tolist()
+            self._check_field(where, entry, "segmentation", lambda value: _mask(value, size))
+
+    @staticmethod
+    def _check_field(where: str, entry: dict[str, Any], field: str, check: Any) -> None:
+        if field not in entry:
+            raise ValueError(f"{where}: {field} is missing")
+        try:
+            check(entry[field])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{where}: {field} must be {error}, got {_short(entry[field])}") from None
+
+    def _image(self, value: Any) -> int:
+        _require(_is_whole(value) and self.image_ids.has(value), "the id of an image of the annotations")
+        return int(self.image_ids.indices(np.array([value]))[0])
+
+    def _label(self, value: Any) -> None:
+        _require(_is_whole(value) and self.category_ids.has(value), "the id of a category of the annotations")
+
+
+def _column(entries: list[Any], field: str, kinds: str) -> NDArray[Any]:
+    values = np.array([entry[field] for entry in entries])
+    _require(values.ndim == 1 and values.dtype.kind in kinds, "a number")
+    return values
+
+
+def _boxes(entries: list[Any]) -> Floats:
+    boxes = np.array([entry["bbox"] for entry in entries])
+    _require(boxes.shape == (len(entries), 4) and boxes.dtype.kind in "if", "four numbers")
+    _require(np.isfinite(boxes).all() and (boxes[:, 2:] >= 0).all(), "sides from 0")
+    return boxes.astype(np.float64)
+
+
+def _counts(mask: Any, size: list[int]) -> bytes:
+    """The text of a mask given in any form."""
+    if isinstance(mask, dict) and isinstance(mask["counts"], str):
+        _require(mask["size"] == size, "a mask of the size of its image")
+        return mask["counts"].encode("ascii")
+    height, width = size
+    if isinstance(mask, dict):
+        runs = np.array(mask["counts"])
+        _require(mask["size"] == size and runs.ndim == 1 and runs.dtype.kind == "i", "run lengths")
+        _require((runs >= 0).all() and runs.sum() == height * width, "run lengths that cover the image")
+        counts: bytes = mask_api.frPyObjects(mask, height, width)["counts"]
+        return counts
+    _require(isinstance(mask, list) and len(mask) > 0 and all(_is_polygon(part) for part in mask), "run lengths")
+    merged: bytes = mask_api.merge(mask_api.frPyObjects(mask, height, width))["counts"]
+    return merged
+
+
+def _is_polygon(part: Any) -> bool:
+    numbers = np.array(part)
+    within = numbers.dtype.kind in "if" and numbers.ndim == 1 and len(numbers) >= 6 and len(numbers) % 2 == 0
+    # Coordinates far outside would make the C code that fills polygons reserve memory without end.
+    return bool(within and (np.abs(numbers) < 1e6).all())
+
+
+def _mask(value: Any, size: list[int]) -> None:
+    height, width = size
+    expected = f"a mask of {height} x {width} pixels (run lengths or polygons)"
+    try:
+        valid = are_valid(RunLengths.of([_counts(value, size)]), np.array([height * width])).all()
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ValueError(expected) from None
+    _require(valid, expected)
+
+
+def _score(value: Any) -> None:
+    _require(_is_finite(value), "a finite number")
+
+
+def _box(value: Any) -> None:
+    is_box = isinstance(value, list) and len(value) == 4 and all(map(_is_finite, value)) and min(value[2:]) >= 0
+    _require(is_box, "x, y, width, height: four finite numbers, the sides from 0")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < FLOAT_MAX
+
+
+def _require(fulfilled: Any, expected: str) -> None:
+    if not fulfilled:
+        raise ValueError(expected)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,166 @@
+"""Detections on disk while they are made: shards of columns, each complete or not there.
+
+A shard is an `.npz` file: 24 bytes a detection where a line of JSON takes 155, written 100 and read 15 times as fast.
+It also names the images without detections, so that an interrupted evaluation knows where it was.
+"""
+
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from equigrad.evaluation.detection.annotations import Annotations, Flags, Ints
+from equigrad.evaluation.detection.predictions import IdTable, Predictions
+from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
+from equigrad.files import atomic_write, remove_temporary_files
+
+DETECTIONS_PER_SHARD = 200_000
+
+
+class PredictionWriter:
+    """Collects the detections of images and writes a shard whenever there are enough; `close` writes the rest.
+
+    Args:
+        folder: made if need be; what it holds already is continued.
+        rank: of this process; each writes shards of its own.
+        detections_per_shard: what is kept in memory at most.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], rank: int = 0, *, detections_per_shard: int = DETECTIONS_PER_SHARD
+    ) -> None:
+        self.folder, self.rank, self.detections_per_shard = Path(folder), rank, detections_per_shard
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._number = len(list(self.folder.glob(f"predictions-{rank:04d}-*.npz")))
+        self._images: list[int] = []
+        self._columns: list[tuple[NDArray[Any], ...]] = []
+        self._counts: list[bytes] | None = None
+        self._waiting = 0
+
+    def add(
+        self,
+        image_id: int,
+        category_ids: ArrayLike,
+        boxes: ArrayLike,
+        scores: ArrayLike,
+        masks: Sequence[bytes] | None = None,
+    ) -> None:
+        """Add all detections of an image.
+
+        Args:
+            image_id: id in the annotation file.
+            category_ids: (K,) ids in the annotation file.
+            boxes: (K, 4) x, y, width, height.
+            scores: (K,).
+            masks: K texts of compressed run lengths; in all images or in none.
+        """
+        columns = (np.asarray(category_ids, np.int64), np.asarray(boxes, np.float32), np.asarray(scores, np.float32))
+        num = len(columns[0])
+        if columns[1].shape != (num, 4) or columns[2].shape != (num,) or (masks is not None and len(masks) != num):
+            raise ValueError(f"expected {num} boxes, scores and masks, as many as category_ids")
+        if self._images and (masks is None) != (self._counts is None):
+            raise ValueError("masks must be given for all images or for none")
+        self._images.append(image_id)
+        self._columns.append(columns)
+        if masks is not None:
+            self._counts = [*(self._counts or []), *masks]
+        self._waiting += num
+        if self._waiting >= self.detections_per_shard:
+            self.close()
+
+    def close(self) -> None:
+        """Write what waits in memory."""
+        if not self._images:
+            return
+        category_ids, boxes, scores = (np.concatenate(column) for column in zip(*self._columns, strict=True))
+        arrays = {
+            "image_ids": np.array(self._images, np.int64),
+            "num_detections": np.array([len(columns[0]) for columns in self._columns], np.int64),
+            "category_ids": category_ids.astype(np.int32),
+            "boxes": boxes,
+            "scores": scores,
+        }
+        if self._counts is not None:
+            masks = RunLengths.of(self._counts)
+            arrays |= {"mask_text": masks.text, "mask_offsets": masks.offsets}
+        with atomic_write(self.folder / f"predictions-{self.rank:04d}-{self._number:05d}.npz") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]  # stubs want allow_pickle among the arrays
+        self._number += 1
+        self._images, self._columns, self._counts, self._waiting = [], [], None, 0
+
+
+def remove_shards(folder: Path) -> None:
+    """Make room for a new evaluation."""
+    for file in folder.glob("predictions-*.npz"):
+        file.unlink()
+    remove_temporary_files(folder)
+
+
+def finished_images(folder: str | os.PathLike[str]) -> Ints:
+    """Ids of the images whose detections are on disk, ascending."""
+    parts = [_load(file)["image_ids"] for file in _shards(Path(folder))]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+def read_shards(folder: str | os.PathLike[str], annotations: Annotations) -> Predictions:
+    """Read what all ranks wrote. Of an image that several processes saw, the first detections count."""
+    folder = Path(folder)
+    files = _shards(folder)
+    if not files:
+        raise ValueError(f"{folder}: no predictions-*.npz in it")
+    seen: Flags = np.zeros(len(annotations.image_ids), np.bool_)
+    parts = [_read(file, annotations, seen) for file in files]
+    if len({part.masks is None for part in parts if len(part)}) > 1:
+        raise ValueError(f"{folder}: some shards have masks and some have none")
+    return Predictions.joined(parts)
+
+
+def _shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("predictions-*.npz"))
+
+
+def _load(file: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            return dict(content)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file}: not a shard of predictions ({error})") from None
+
+
+def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:
+    """A shard without the images in `seen`, which it adds its own to."""
+    content = _load(file)
+    try:
+        images = IdTable(annotations.image_ids).indices(content["image_ids"])
+        labels = IdTable(annotations.categories.ids).indices(content["category_ids"])
+        boxes, scores = content["boxes"].astype(np.float64), content["scores"].astype(np.float64)
+        owners = np.repeat(images, content["num_detections"])
+        if not (len(owners) == len(labels) == len(scores) and boxes.shape == (len(scores), 4)):
+            raise ValueError("columns of one length")
+        if not (np.isfinite(boxes).all() and np.isfinite(scores).all() and (boxes[:, 2:] >= 0).all()):
+            raise ValueError("finite numbers and sides from 0")
+        masks = _masks(content, owners, annotations)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{file}: expected {error}") from None
+    keep = np.flatnonzero(np.repeat(~seen[images], content["num_detections"]))
+    seen[images] = True
+    boxes = boxes[keep]
+    masks = None if masks is None else masks.take(keep)
+    return Predictions(owners[keep], labels[keep], boxes, scores[keep], boxes[:, 2] * boxes[:, 3], masks)
+
+
+def _masks(content: dict[str, NDArray[Any]], images: NDArray[np.int32], annotations: Annotations) -> RunLengths | None:
+    if "mask_text" not in content:
+        return None
+    offsets = content["mask_offsets"]
+    if len(offsets) != len(images) + 1 or offsets[0] != 0 or offsets[-1] != len(content["mask_text"]):
+        raise ValueError("a mask for every detection")
+    masks = RunLengths(content["mask_text"], offsets)
+    num_pixels = annotations.heights[images].astype(np.int64) * annotations.widths[images]
+    if (np.diff(offsets) < 0).any() or not are_valid(masks, num_pixels).all():
+        raise ValueError("run lengths that cover the image")
+    return masks

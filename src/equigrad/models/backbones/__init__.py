@@ -1,0 +1,1 @@
+"""Feature extractors, and reading trained weights into them."""

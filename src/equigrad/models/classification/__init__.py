@@ -1,0 +1,1 @@
+"""Classifiers: a backbone, a classifier layer and a loss."""

@@ -1,0 +1,1 @@
+"""Which anchor or location is trained on which object."""

@@ -1,0 +1,1 @@
+"""One-stage detectors: RetinaNet, FCOS, ATSS, PAA, YOLOX."""

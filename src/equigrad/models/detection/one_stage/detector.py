@@ -1,0 +1,240 @@
+"""The dense detector: pyramid, head, anchors, assigner, box coder and losses, all handed in.
+
+    loss, scores = equigrad.EqualizedFocalLoss(1203), equigrad.SigmoidScores()
+    model = improved_atss(resnet_fpn(50), 1203, loss, scores)       # one of the builders
+    losses = model(images, targets)       # training: {"classification": ..., "box": ..., "quality": ...}
+    predictions = model(images)           # evaluation: [{"boxes": (n, 4), "scores": (n,), "labels": (n,)}, ...]
+
+All builders take the pyramid, the number of categories C, the classification loss, the scores, which decide how many
+logits an anchor has, `with_quality`, whether the loss takes the IoU of the positives as `QualityFocalLoss` does, and
+`prior`, the probability each category starts with.
+
+Anchors in the padding of a batch are background like any others, as in the published detectors: the maps there are
+as good a negative as sky, and what is background must not depend on the other images of the batch.
+Paths of parts, for `frozen` and for rules of the optimiser, are `pyramid`, `head` and `classification_loss`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from equigrad.labels import BACKGROUND, IGNORE
+from equigrad.models.classification.classifier import Scores
+from equigrad.models.detection.anchors import AnchorGrid
+from equigrad.models.detection.assignment.max_iou import Assignment
+from equigrad.models.detection.one_stage.head import LevelOutput
+from equigrad.models.detection.one_stage.inference import DenseInference
+from equigrad.models.detection.one_stage.losses import (
+    BoxLoss,
+    Positives,
+    QualityBranch,
+    average_over_ranks,
+    iou_quality,
+)
+from equigrad.models.detection.one_stage.predictions import (
+    BoxCoder,
+    ImagePredictions,
+    class_logits,
+    image_predictions,
+    join,
+    join_quality,
+    split,
+)
+from equigrad.statistics import one_batch
+
+Target = Mapping[str, Any]
+
+StaticAssigner = Callable[[Sequence[Tensor], Tensor, Tensor], Assignment]
+"""From anchors of each level, boxes (G, 4) and labels (G,) of the objects of an image."""
+
+DynamicAssigner = Callable[[ImagePredictions, Tensor, Tensor], Assignment]
+"""From the predictions for an image in place of the anchors."""
+
+
+class DenseDetector(nn.Module):
+    """A one-stage detector. The builders in `retinanet`, `fcos`, `atss`, `paa` and `yolox` name the parts of each.
+
+    Args:
+        pyramid: from images (B, 3, H, W) to maps (B, D, H_l, W_l); it normalises the images itself.
+        head: from these maps to a `LevelOutput` of each level.
+        grid: anchors of each level.
+        assigner: which anchors answer for which objects.
+        coder: between boxes and the values of the head.
+        classification_loss: called once a level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
+            as one batch for its statistics.
+        scores: from logits to scores (N, C, ...).
+        box_losses: by name; one that begins at a later epoch waits for `set_epoch`.
+        inference: how detections are chosen.
+        quality: what the quality output of the head is trained for; None if it has none.
+        with_quality: whether the classification loss takes the IoU of the positives, like `QualityFocalLoss`.
+        classifies_background: False leaves background anchors out of the classification loss (YOLOX, whose
+            objectness tells them).
+        predicts_to_assign: whether the assigner is a `DynamicAssigner`.
+    """
+
+    def __init__(
+        self,
+        pyramid: nn.Module,
+        head: nn.Module,
+        grid: AnchorGrid,
+        assigner: StaticAssigner | DynamicAssigner,
+        coder: BoxCoder,
+        classification_loss: nn.Module,
+        scores: Scores,
+        *,
+        box_losses: Mapping[str, BoxLoss],
+        inference: DenseInference,
+        quality: QualityBranch | None = None,
+        with_quality: bool = False,
+        classifies_background: bool = True,
+        predicts_to_assign: bool = False,
+    ) -> None:
+        super().__init__()
+        self.pyramid = pyramid
+        self.head = head
+        self.grid = grid
+        self.assigner: Callable[..., Assignment] = assigner
+        self.coder = coder
+        self.classification_loss = classification_loss
+        self.scores = scores
+        self.box_losses = dict(box_losses)
+        self.set_epoch(0)
+        self.inference = inference
+        self.quality = quality
+        self.with_quality = with_quality
+        self.classifies_background = classifies_background
+        self.predicts_to_assign = predicts_to_assign
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the box losses of an epoch, counted from 0; the training calls it."""
+        self.present_box_losses = {name: loss for name, loss in self.box_losses.items() if epoch >= loss.first_epoch}
+
+    def outputs(self, images: Tensor) -> list[LevelOutput]:
+        """What the head says about images (B, 3, H, W), level by level."""
+        outputs: list[LevelOutput] = self.head(self.pyramid(images))
+        return outputs
+
+    def forward(
+        self, images: Tensor, targets: Sequence[Target] | None = None
+    ) -> dict[str, Tensor] | list[dict[str, Tensor]]:
+        """In training the losses, otherwise the detections of every image in its own coordinates.
+
+        Args:
+            images: (B, 3, H, W).
+            targets: of each image `boxes` (G, 4) and `labels` (G,) for training; in evaluation `image_size`, height
+                and width without padding, at which boxes are cut.
+        """
+        if self.training and targets is None:
+            raise ValueError("training needs targets; call eval() for predictions")
+        if targets is not None and len(targets) != len(images):
+            raise ValueError(f"expected targets of {len(images)} images, got {len(targets)}")
+        outputs = self.outputs(images)
+        if self.training and targets is not None:
+            return self.losses(outputs, targets)
+        whole = (images.shape[2], images.shape[3])
+        sizes = [whole if targets is None else _image_size(targets[image], whole) for image in range(len(images))]
+        return self.detections(outputs, sizes)
+
+    def detections(
+        self, outputs: Sequence[LevelOutput], image_sizes: Sequence[tuple[int, int]]
+    ) -> list[dict[str, Tensor]]:
+        """Boxes (n, 4), scores (n,) and labels (n,) of images of these sizes (height, width), best first."""
+        return self.inference(outputs, self.anchors(outputs), self.coder, self.scores, image_sizes)
+
+    def losses(self, outputs: Sequence[LevelOutput], targets: Sequence[Target]) -> dict[str, Tensor]:
+        """The losses of the outputs of a head."""
+        anchors = self.anchors(outputs)
+        assignments = self.assignments(outputs, anchors, targets)
+        labels = torch.stack([assignment.labels for assignment in assignments])  # (B, P)
+        is_positive = labels >= 0
+        positives = self._positives(outputs, anchors, assignments, targets, is_positive)
+        quality = None if self.quality is None else self.quality.target(positives).detach()
+        weights = torch.ones_like(positives.targets[:, 0]) if quality is None else quality  # (n,)
+        num_positive, sum_of_weights = average_over_ranks(torch.stack([is_positive.sum(), weights.sum()]))
+        losses = {"classification": self._classification(outputs, labels, positives, num_positive)}
+        for name, loss in self.present_box_losses.items():
+            each = loss(positives)
+            losses[name] = (each * weights).sum() / sum_of_weights if loss.is_weighted else each.sum() / num_positive
+        if self.quality is not None and quality is not None:
+            losses["quality"] = self._quality(outputs, labels, quality, self.quality) / num_positive
+        return {name: loss.float() for name, loss in losses.items()}
+
+    def anchors(self, outputs: Sequence[LevelOutput]) -> list[Tensor]:
+        """Anchors (H * W * A, 4) of each level."""
+        sizes = [(output.logits.shape[2], output.logits.shape[3]) for output in outputs]
+        return self.grid(sizes, outputs[0].logits.device)
+
+    def assignments(
+        self, outputs: Sequence[LevelOutput], anchors: list[Tensor], targets: Sequence[Target]
+    ) -> list[Assignment]:
+        """What the anchors are trained for, image by image; the losses and their statistics are not asked."""
+        seen: Sequence[Any] = [anchors] * len(targets)
+        if self.predicts_to_assign:
+            seen = image_predictions(outputs, anchors, self.coder)
+        with torch.no_grad():
+            return [
+                self.assigner(what, target["boxes"], target["labels"])
+                for what, target in zip(seen, targets, strict=True)
+            ]
+
+    def _positives(
+        self,
+        outputs: Sequence[LevelOutput],
+        anchors: list[Tensor],
+        assignments: Sequence[Assignment],
+        targets: Sequence[Target],
+        is_positive: Tensor,
+    ) -> Positives:
+        values = join([output.boxes for output in outputs], 4)[is_positive]
+        references = torch.cat(anchors)[is_positive.nonzero()[:, 1]]
+        objects = torch.cat(
+            [
+                target["boxes"][assignment.matched[assignment.positives]]
+                for assignment, target in zip(assignments, targets, strict=True)
+            ]
+        )
+        return Positives(references, values, self.coder.decode(references, values), objects)
+
+    def _classification(
+        self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives, normalizer: Tensor
+    ) -> Tensor:
+        num_anchors = self.grid.num_anchors
+        extra: list[list[Tensor]] = [[] for _ in outputs]
+        if self.with_quality:
+            quality = torch.zeros(labels.shape, dtype=positives.boxes.dtype, device=labels.device)
+            quality[labels >= 0] = iou_quality(positives).detach().clamp(0, 1)
+            extra = [[level] for level in split(quality, outputs, num_anchors)]
+        if not self.classifies_background:
+            labels = labels.masked_fill(labels == BACKGROUND, IGNORE)
+        # One batch: every level has the weights of earlier steps, and the statistics move once.
+        with one_batch(self.classification_loss):
+            losses = [
+                self.classification_loss(class_logits(output, num_anchors), level, *more, normalizer=normalizer)
+                for output, level, more in zip(outputs, split(labels, outputs, num_anchors), extra, strict=True)
+            ]
+        return torch.stack(losses).sum()
+
+    def _quality(
+        self, outputs: Sequence[LevelOutput], labels: Tensor, quality: Tensor, branch: QualityBranch
+    ) -> Tensor:
+        """Undivided."""
+        logits = join_quality(outputs)
+        if logits is None:
+            raise ValueError("the head has no quality output, but the detector is to train one")
+        is_positive = labels >= 0
+        told = logits[is_positive].to(quality.dtype)
+        loss = F.binary_cross_entropy_with_logits(told, quality, reduction="sum")
+        if branch.on_background:
+            loss = loss + F.softplus(logits[labels == BACKGROUND].to(quality.dtype)).sum()
+        return branch.weight * loss
+
+
+def _image_size(target: Target, default: tuple[int, int]) -> tuple[int, int]:
+    """Height and width of an image without padding."""
+    if "image_size" not in target:
+        return default
+    height, width = (int(side) for side in target["image_size"])
+    return height, width

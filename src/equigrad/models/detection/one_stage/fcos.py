@@ -1,0 +1,54 @@
+"""FCOS* (Tian et al. 2019): points instead of anchors, with the later improvements of its authors."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from equigrad.models.classification.classifier import Scores
+from equigrad.models.detection.anchors import AnchorGrid
+from equigrad.models.detection.assignment.centre import SIZE_RANGES, CentreAssigner
+from equigrad.models.detection.box_coders import DistanceCoder
+from equigrad.models.detection.one_stage.detector import DenseDetector
+from equigrad.models.detection.one_stage.head import DenseHead
+from equigrad.models.detection.one_stage.inference import DenseInference
+from equigrad.models.detection.one_stage.losses import OverlapLoss, QualityBranch, centreness, generalized_iou_loss
+from equigrad.models.detection.pyramids.shape import pyramid_shape
+
+
+def fcos(
+    pyramid: nn.Module,
+    num_classes: int,
+    classification_loss: nn.Module,
+    scores: Scores,
+    *,
+    with_quality: bool = False,
+    prior: float = 0.01,
+    size_ranges: Sequence[tuple[float, float]] = SIZE_RANGES,
+) -> DenseDetector:
+    """FCOS with centre sampling, distances in strides, centre-ness on the box tower and GIoU; with `FocalLoss()`.
+
+    Arguments are those of `DenseDetector`; `size_ranges`, one for each level of the pyramid, is in `CentreAssigner`.
+    """
+    shape = pyramid_shape(pyramid)
+    head = DenseHead(
+        shape.num_channels,
+        scores.num_logits(num_classes),
+        num_levels=len(shape.strides),
+        with_quality=True,
+        with_scales=True,
+        with_distances=True,
+        prior=prior,
+    )
+    return DenseDetector(
+        pyramid,
+        head,
+        AnchorGrid(shape.strides),
+        CentreAssigner(radius=1.5, size_ranges=size_ranges),
+        DistanceCoder(),
+        classification_loss,
+        scores,
+        box_losses={"box": OverlapLoss(generalized_iou_loss, is_weighted=True)},
+        inference=DenseInference(nms_threshold=0.6),
+        quality=QualityBranch(centreness),
+        with_quality=with_quality,
+    )

@@ -1,0 +1,1 @@
+"""Two-stage detectors: Faster and Mask R-CNN."""

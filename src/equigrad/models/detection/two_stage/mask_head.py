@@ -1,0 +1,159 @@
+"""Masks of RoIs: the branch that predicts them, what it is trained for, and how they get back into the image.
+
+A head with a mask for each of 1203 categories is asked for one of them only, so only that one is computed.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads  # type: ignore[import-untyped]
+from torchvision.ops import MultiScaleRoIAlign, roi_align  # type: ignore[import-untyped]
+
+from equigrad.models.detection.boxes import at_least_float32
+from equigrad.models.detection.two_stage.roi_sampling import RoISample
+
+PIXELS_AT_ONCE = 2**23
+"""Of the masks of objects that are turned to floats together; an image of LVIS has hundreds of objects."""
+
+ImageSizes = list[tuple[int, int]]
+"""(Height, width) of each image."""
+
+
+class MaskPredictor(nn.Module):
+    """Logits of one mask a RoI, at twice the resolution of its features.
+
+    Args:
+        in_channels: of the features.
+        num_channels: between the two layers.
+        num_masks: C, or 1 if all categories share a mask.
+    """
+
+    def __init__(self, in_channels: int, num_channels: int, num_masks: int) -> None:
+        super().__init__()
+        self.conv5_mask = nn.ConvTranspose2d(in_channels, num_channels, 2, 2)
+        self.mask_fcn_logits = nn.Conv2d(num_channels, num_masks, 1)
+        self.num_masks = num_masks
+        for layer in (self.conv5_mask, self.mask_fcn_logits):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Logits (N, 2h, 2w) of the masks of categories (N,), of features (N, D, h, w)."""
+        maps = F.relu(self.conv5_mask(features), inplace=True)
+        layer = self.mask_fcn_logits
+        column = labels if self.num_masks > 1 else torch.zeros_like(labels)
+        # An embedding, because the gradient of plain indexing is slow.
+        filters = F.embedding(column, layer.weight.flatten(1))[:, None]  # (N, 1, D)
+        bias = layer.bias[column]  # type: ignore[index]
+        logits: Tensor = (filters @ maps.flatten(2)).view(len(maps), *maps.shape[2:])
+        return logits + bias[:, None, None]
+
+
+class MaskBranch(nn.Module):
+    """Pooling, four convolutions and the predictor.
+
+    Args:
+        in_channels: of the pyramid.
+        num_masks: C, or 1 if all categories share a mask.
+        level_names: of the levels RoIs are pooled from.
+        num_channels: of the branch.
+        pool_size: of pooled features; masks are twice as large.
+        sampling_ratio: points a bin is averaged over, on each of its sides.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_masks: int,
+        level_names: Sequence[str],
+        *,
+        num_channels: int = 256,
+        pool_size: int = 14,
+        sampling_ratio: int = 2,
+    ) -> None:
+        super().__init__()
+        self.roi_pool = MultiScaleRoIAlign(list(level_names), pool_size, sampling_ratio)
+        self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1)
+        self.predictor = MaskPredictor(num_channels, num_channels, num_masks)
+
+    def forward(
+        self, features: Mapping[str, Tensor], rois: list[Tensor], labels: Sequence[Tensor], image_sizes: ImageSizes
+    ) -> Tensor:
+        """Logits (N, M, M) of the masks of RoIs (n, 4), as the categories (n,), of all images together."""
+        pooled = self.roi_pool(features, rois, image_sizes)
+        logits: Tensor = self.predictor(self.head(pooled), torch.cat(list(labels)))
+        return logits
+
+    def loss(
+        self,
+        features: Mapping[str, Tensor],
+        positives: Sequence[RoISample],
+        masks: Sequence[Tensor],
+        image_sizes: ImageSizes,
+    ) -> Tensor:
+        """Mean binary cross-entropy over the pixels of the positives; masks (G, H, W) of the objects of each image."""
+        rois, labels, matched = (list(parts) for parts in zip(*positives, strict=True))
+        logits = at_least_float32(self(features, rois, labels, image_sizes))
+        wanted = torch.cat([mask_targets(*parts, logits.shape[-1]) for parts in zip(masks, rois, matched, strict=True)])
+        loss = F.binary_cross_entropy_with_logits(logits, wanted.to(logits.dtype), reduction="sum")
+        return loss / float(max(1, logits.numel()))
+
+    @torch.no_grad()
+    def masks(
+        self, features: Mapping[str, Tensor], rois: list[Tensor], labels: Sequence[Tensor], image_sizes: ImageSizes
+    ) -> list[Tensor]:
+        """Probabilities (n, M, M) inside the boxes (n, 4) of each image."""
+        probabilities = at_least_float32(self(features, rois, labels, image_sizes)).sigmoid()
+        return list(torch.split(probabilities, [len(boxes) for boxes in rois]))
+
+
+@torch.no_grad()
+def mask_targets(masks: Tensor, rois: Tensor, matched: Tensor, size: int) -> Tensor:
+    """What of its object's mask each RoI sees: (P, size, size) in [0, 1].
+
+    Args:
+        masks: of the objects, (G, H, W).
+        rois: (P, 4).
+        matched: index of the object of each RoI, (P,).
+        size: of the result.
+    """
+    targets = rois.new_zeros((len(rois), size, size))
+    step = max(1, PIXELS_AT_ONCE // max(1, masks[:1].numel()))
+    for first in range(0, len(masks), step):
+        is_here = (matched >= first) & (matched < first + step)
+        places = torch.cat([(matched[is_here] - first).to(rois)[:, None], rois[is_here]], 1)
+        targets[is_here] = roi_align(masks[first : first + step, None].to(rois), places, size)[:, 0]
+    return targets
+
+
+@torch.no_grad()
+def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int], threshold: float = 0.5) -> Tensor:
+    """Masks (K, H, W) of uint8, 0 or 1, of an image of `size` (height, width).
+
+    Bilinear, and 0 outside; besides the result no more than the window of one box is held.
+
+    Args:
+        masks: probabilities (K, M, M) inside the boxes.
+        boxes: (K, 4), in pixels of the image.
+        size: of the image, the original one for evaluation.
+        threshold: probability from which on a pixel belongs to the object.
+    """
+    pasted = torch.zeros((len(masks), *size), dtype=torch.uint8, device=masks.device)
+    for canvas, mask, (x1, y1, x2, y2) in zip(pasted, masks.float(), boxes.tolist(), strict=True):
+        rows, down = _window(y1, y2, size[0], mask)
+        columns, across = _window(x1, x2, size[1], mask)
+        canvas[rows, columns] = down @ mask @ across.T >= threshold
+    return pasted
+
+
+def _window(start: float, end: float, length: int, mask: Tensor) -> tuple[slice, Tensor]:
+    """Pixels of an axis that a box can reach, and the share of each row of the mask in them (pixels, M)."""
+    cell = max(end - start, 1e-3) / len(mask)
+    first = min(length, max(0, int(start - cell / 2)))
+    last = max(first, min(length, int(end + cell / 2) + 1))
+    centres = torch.arange(first, last, device=mask.device, dtype=torch.float64) + 0.5
+    places = (centres - start) / cell - 0.5
+    shares = 1 - (places[:, None] - torch.arange(len(mask), device=mask.device)).abs()
+    return slice(first, last), shares.clamp(min=0).to(mask.dtype)

@@ -1,0 +1,65 @@
+"""Which regions of interest (RoIs) a step of the second stage learns from."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from equigrad.models.detection.boxes import pairwise_iou
+from equigrad.models.labels import BACKGROUND
+
+
+class RoISample(NamedTuple):
+    """RoIs of one image."""
+
+    boxes: Tensor  # (R, 4)
+    labels: Tensor  # (R,) category, or BACKGROUND
+    matched: Tensor  # (R,) index of the object, -1 for background
+
+    def positives(self) -> "RoISample":
+        """Those with a category."""
+        is_positive = self.matched >= 0
+        return RoISample(self.boxes[is_positive], self.labels[is_positive], self.matched[is_positive])
+
+
+@dataclass(frozen=True)
+class RoISampler:
+    """A random draw of proposals and objects; the rest of the RoIs, where positives are few, are background.
+
+    Args:
+        num_rois: most RoIs an image.
+        positive_fraction: most of them that have a category, as a fraction.
+        threshold: IoU with an object from which on a RoI has its category.
+    """
+
+    num_rois: int = 512
+    positive_fraction: float = 0.25
+    threshold: float = 0.5
+
+    @torch.no_grad()
+    def __call__(self, proposals: Tensor, boxes: Tensor, labels: Tensor) -> RoISample:
+        """RoIs among proposals (P, 4) and the objects of an image, boxes (G, 4) and labels (G,)."""
+        candidates = torch.cat([proposals, boxes.to(proposals.dtype)])
+        matched = self._match(candidates, boxes)
+        most = int(self.num_rois * self.positive_fraction)
+        positive = _draw(matched >= 0, most)
+        negative = _draw(matched < 0, self.num_rois - len(positive))
+        chosen = torch.cat([positive, negative]).sort().values
+        matched = matched[chosen]
+        is_positive = matched >= 0
+        chosen_labels = torch.full_like(matched, BACKGROUND)
+        chosen_labels[is_positive] = labels[matched[is_positive]]
+        return RoISample(candidates[chosen], chosen_labels, matched)
+
+    def _match(self, candidates: Tensor, boxes: Tensor) -> Tensor:
+        if not len(boxes):
+            return torch.full((len(candidates),), -1, dtype=torch.int64, device=candidates.device)
+        overlap, matched = pairwise_iou(boxes, candidates).max(0)
+        return matched.masked_fill(overlap < self.threshold, -1)
+
+
+def _draw(is_candidate: Tensor, most: int) -> Tensor:
+    """Indices of at most so many candidates, each as likely as the other."""
+    indices = is_candidate.nonzero()[:, 0]
+    return indices[torch.randperm(len(indices), device=indices.device)[:most]]

@@ -1,0 +1,1 @@
+"""Semantic segmentation: an encoder, a head, a loss at some resolution, inference."""

@@ -1,0 +1,170 @@
+"""The loss of a segmenter: the decoder's logits, a quarter or an eighth as large as the image, against every pixel.
+
+A wrapper decides where logits and labels meet. All are called with logits (N, K, h, w) and labels (N, H, W):
+
+    LabelResolutionLoss(loss)       # logits upsampled, as published: two tensors of (N, K, H, W) in float32
+    TiledLoss(loss)                 # the same loss, gradient and statistics, but some rows at a time
+    DecoderResolutionLoss(loss)     # labels downsampled: 16 or 64 times cheaper, but small things lose their labels
+
+16 x 150 x 512 x 512 are 2.5 GB in float32. A loss of `equigrad` keeps its gradient and nothing else, so that the first
+takes two such tensors while it is formed and one until backward; the second takes a few tiles of 16 MB, whatever the
+size. `benchmarks/segmentation_memory.py` measures it.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from equigrad.labels import IGNORE
+from equigrad.models.segmentation.upsampling import MAX_ELEMENTS, RowTile, row_tiles, upsample
+
+
+class LabelResolutionLoss(nn.Module):
+    """Upsample the logits to the size of the labels.
+
+    Args:
+        loss: called with logits (N, K, H, W) and labels (N, H, W).
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of logits (N, K, h, w) against labels (N, H, W)."""
+        # Nothing but the loss may hold the upsampled logits: they are gone before backward.
+        loss: Tensor = self.loss(F.interpolate(logits, size=labels.shape[-2:], mode="bilinear"), labels)
+        return loss
+
+
+class DecoderResolutionLoss(nn.Module):
+    """Downsample the labels to the size of the logits: each logit meets the label in the middle of its place.
+
+    Args:
+        loss: called with logits (N, K, h, w) and labels (N, h, w).
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of logits (N, K, h, w) against labels (N, H, W)."""
+        for dim in (1, 2):
+            size, place = labels.shape[dim], torch.arange(logits.shape[dim + 1], device=labels.device)
+            labels = labels.index_select(dim, (2 * place + 1) * size // (2 * logits.shape[dim + 1]))
+        loss: Tensor = self.loss(logits, labels)
+        return loss
+
+
+class TiledLoss(nn.Module):
+    """Upsample the logits and reduce them in tiles of some rows; loss, gradient and statistics are those of the whole.
+
+    The tiles are formed with the loss in evaluation mode, so that its weights stay those of earlier batches, and the
+    statistics receive their sum as one batch. That is exact for a loss that is a mean over pixels and has no state but
+    gradient statistics: cross-entropy, BCE, focal loss, their equalization losses and margins from counts. Others
+    (Seesaw, LADE, LDAM, BAGS, the federated loss, an objectness branch) look at the batch as a whole and are refused.
+
+    Args:
+        loss: called with logits (N, K, R, W), labels (N, R, W) and `normalizer`; its statistics, if any, are
+            `loss.statistics`.
+        max_elements: of a tile; at least one row of the whole batch.
+    """
+
+    def __init__(self, loss: nn.Module, *, max_elements: int = MAX_ELEMENTS) -> None:
+        super().__init__()
+        state = list(loss.state_dict())
+        others = [name for name in state if not name.startswith("statistics.")]
+        if others:
+            raise ValueError(f"{type(loss).__name__} cannot be tiled: it has state besides its statistics, {others[0]}")
+        self.loss = loss
+        self.max_elements = max_elements
+        self.has_statistics = bool(state)
+        self.is_checked = False
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Loss of logits (N, K, h, w) against labels (N, H, W)."""
+        is_training = self.loss.training
+        self.loss.eval()
+        try:
+            if not self.is_checked:
+                self._check_mean_over_pixels(logits)
+            total, gradient, gradient_sums = self._sweep(logits.detach(), labels)
+        finally:
+            self.loss.train(is_training)
+        num_counted = (labels != IGNORE).sum(dtype=torch.float64)
+        if self.has_statistics and is_training and torch.is_grad_enabled():
+            # Its contract: gradient sums of the undivided loss, and what it is divided by.
+            statistics: Any = self.loss.statistics
+            statistics.update(*gradient_sums, num_counted)
+        divisor = num_counted.clamp(min=1)
+        loss: Tensor = _KnownGradient.apply(logits, (total / divisor).to(gradient.dtype), gradient.div_(divisor))
+        return loss
+
+    def _sweep(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Summed loss, its gradient (N, K, h, w), and the sums of |d loss / d upsampled logit|, (2, K)."""
+        height, width = labels.shape[-2:]
+        total = logits.new_zeros((), dtype=torch.float64)
+        gradient = torch.zeros_like(logits, dtype=torch.promote_types(logits.dtype, torch.float32))
+        gradient_sums = logits.new_zeros(2, logits.shape[1], dtype=torch.float64)
+        for tile in row_tiles(logits, (height, width), self.max_elements):
+            value, band_gradient = self._tile(logits[:, :, tile.band], labels[:, tile.rows], tile, gradient_sums)
+            total += value
+            gradient[:, :, tile.band] += band_gradient
+        return total, gradient, gradient_sums
+
+    @torch.enable_grad()
+    def _tile(self, band: Tensor, labels: Tensor, tile: RowTile, gradient_sums: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed loss of a tile and its gradient (N, K, b, w); adds to the gradient sums."""
+        band = band.requires_grad_()
+        logits = upsample(band, tile, labels.shape[-1])
+        value = self.loss(logits, labels, normalizer=1.0)
+        band_gradient, tile_gradient = torch.autograd.grad(value, (band, logits))
+        if self.has_statistics:
+            _add_magnitudes(gradient_sums, tile_gradient, labels)
+        return value.detach(), band_gradient
+
+    @torch.no_grad()
+    def _check_mean_over_pixels(self, logits: Tensor) -> None:
+        """Try it on four pixels, one of them ignored."""
+        num_logits = logits.shape[1]
+        probe = torch.linspace(-2, 2, 4 * num_logits, dtype=torch.float64, device=logits.device).view(1, num_logits, 4)
+        labels = torch.tensor([[0, num_logits - 1, IGNORE, 0]], device=logits.device)
+        whole = self.loss(probe, labels)
+        halves = zip(probe.chunk(2, dim=2), labels.chunk(2, dim=1), strict=True)
+        parts = sum(self.loss(*half, normalizer=1.0) for half in halves) / 3
+        if not torch.isclose(whole, parts, rtol=1e-4):
+            raise ValueError(f"{type(self.loss).__name__} cannot be tiled: it is not a mean over the counted pixels")
+        self.is_checked = True
+
+
+@torch.no_grad()
+def _add_magnitudes(sums: Tensor, gradient: Tensor, labels: Tensor) -> None:
+    """Add |gradient| of labelled entries to the first row of `sums` (2, K), of all others to the second.
+
+    The gradient is used up. Where a pixel is ignored it is 0, so that it does not matter where it goes.
+    """
+    index = labels.clamp(min=0).unsqueeze(1)
+    magnitude = gradient.abs_()
+    sums[0].index_add_(0, index.flatten(), magnitude.gather(1, index).flatten().double())
+    sums[1] += magnitude.scatter_(1, index, 0.0).sum((0, 2, 3)).double()
+
+
+class _KnownGradient(torch.autograd.Function):
+    """A loss whose gradient was formed with it: backward only scales it."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.dtype = logits.dtype
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            # Without a graph of the gradient, a penalty on it would silently train nothing.
+            raise RuntimeError("a TiledLoss cannot be differentiated twice: create_graph must be False")
+        (gradient,) = ctx.saved_tensors
+        return (gradient * upstream).to(ctx.dtype), None, None

@@ -1,0 +1,122 @@
+"""Objects drawn on images of one colour, so that every other pixel is theirs."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+
+from equigrad.analysis.pictures.objects import GROUPS, DetectedObject, draw_objects, label_place
+from equigrad.analysis.pictures.predictions import GROUP_COLOURS
+
+GREY = (90, 90, 90)
+SIZE = (1000, 800)  # is drawn as it is
+
+
+def drawn(*objects, size=SIZE):
+    return np.array(draw_objects(Image.new("RGB", size, GREY), objects))
+
+
+def is_colour(picture, group):
+    return (picture == ImageColor.getrgb(GROUP_COLOURS[group])).all(-1)
+
+
+def overlap(first, second):
+    sides = [min(first[axis + 2], second[axis + 2]) - max(first[axis], second[axis]) for axis in (0, 1)]
+    return max(sides[0], 0) * max(sides[1], 0)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_box_has_the_colour_of_its_group_where_the_object_is(group):
+    found = is_colour(drawn(DetectedObject("cup", 0.9, group, (200, 300, 600, 500))), group)
+    assert found[300:500, 200].all()
+    assert found[300:500, 599].all()
+    assert found[300, 200:600].all()
+    assert found[499, 200:600].all()
+    assert not found[310:490, 210:590].any()
+    assert not found[520:800].any()
+
+
+def test_small_and_large_images_have_their_boxes_in_the_same_place():
+    for size in ((100, 80), (4000, 3200)):
+        scale = size[0] / 100
+        picture = drawn(DetectedObject("cup", 0.9, "rare", (50 * scale, 40 * scale, 75 * scale, 60 * scale)), size=size)
+        height, width = picture.shape[1] * 80 // 100, picture.shape[1]
+        assert 1000 <= width <= 1536
+        rows, columns = np.nonzero(is_colour(picture, "rare")[height * 55 // 100 : height])
+        assert columns.min() / width == pytest.approx(0.5, abs=0.01)
+        assert columns.max() / width == pytest.approx(0.75, abs=0.01)
+        assert rows.max() / height == pytest.approx(0.75 - 0.55, abs=0.01)
+
+
+def test_rare_boxes_are_above_the_others_whatever_their_order():
+    objects = [
+        DetectedObject("cup", 0.3 + 0.1 * index, group, (200, 300, 600, 500)) for index, group in enumerate(GROUPS)
+    ]
+    for given in (objects, objects[::-1]):
+        picture = drawn(*given)
+        assert is_colour(picture, "rare")[450:500, 200].all()
+        assert not is_colour(picture, "frequent")[450:500, 200].any()
+
+
+def test_a_mask_tints_its_own_pixels_only():
+    mask = np.zeros(SIZE[::-1], bool)
+    mask[400:450, 300:400] = True
+    picture = drawn(DetectedObject("cup", 0.9, "common", (250, 350, 500, 480), mask))
+    inside = picture[360:470, 260:490]
+    is_tinted = (inside != GREY).any(-1)
+    np.testing.assert_array_equal(is_tinted, mask[360:470, 260:490])
+    colour = np.array(ImageColor.getrgb(GROUP_COLOURS["common"]))
+    np.testing.assert_allclose(picture[425, 350], 0.65 * np.array(GREY) + 0.35 * colour, atol=2)
+    np.testing.assert_array_equal(picture[400, 350], colour)  # the border
+
+
+def test_an_empty_mask_is_no_problem():
+    drawn(DetectedObject("cup", 0.9, "common", (250, 350, 500, 480), np.zeros(SIZE[::-1], bool)))
+
+
+def test_the_legend_tells_the_colours_whatever_was_found():
+    picture = drawn()
+    assert (picture[:800] == GREY).all()
+    assert all(is_colour(picture[800:], group).any() for group in GROUPS)
+
+
+@pytest.mark.parametrize("box", [(0, 0, 30, 30), (970, 0, 1000, 20), (0, 780, 20, 800), (990, 790, 1000, 800)])
+def test_the_label_of_a_box_at_the_border_is_whole(box):
+    place = label_place((150, 24), box, [], SIZE)
+    assert 0 <= place[0] < place[2] <= 1000
+    assert 0 <= place[1] < place[3] <= 800
+    assert (place[2] - place[0], place[3] - place[1]) == (150, 24)
+
+
+def test_a_label_stands_on_the_upper_left_corner_of_its_box():
+    assert label_place((150, 24), (200, 300, 600, 500), [], SIZE) == (200, 276, 350, 300)
+
+
+def test_labels_of_one_box_do_not_cover_each_other_while_there_is_room():
+    taken = []
+    for _ in range(40):
+        place = label_place((200, 24), (400, 300, 420, 320), taken, SIZE)
+        assert not any(overlap(place, other) for other in taken)
+        taken.append(place)
+
+
+def test_labels_are_drawn_even_without_room():
+    picture = drawn(*(DetectedObject("cup", 0.5, "rare", (0, 0, 9, 9)) for _ in range(30)), size=(20, 20))
+    assert is_colour(picture, "rare").any()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4000, 3), (3, 4000), (640, 480)])
+@pytest.mark.parametrize("box", [(0, 0, 0, 0), (-50, -50, 9000, 9000), (0.2, 0.2, 0.4, 0.4), (5000, 5000, 6000, 6000)])
+def test_any_size_name_and_box_can_be_drawn(size, box):
+    names = ["", "a very long name\nof a category " * 200, "tab\tand \x1b[31m red \x00", "\u202eright to left", "杯"]
+    picture = drawn(*(DetectedObject(name, 1.0, "rare", box) for name in names), size=size)
+    assert max(picture.shape) < 1700
+    assert is_colour(picture, "rare").any()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 4000), (640, 480)])
+def test_the_legend_is_whole_on_narrow_images(size):
+    many = [DetectedObject("cup", 0.5, group, (0, 0, 1, 1)) for group in GROUPS for _ in range(10)]
+    picture = drawn(*many, size=size)
+    legend = picture[-20:]
+    assert (legend[:, -4:] == 255).all()
+    assert is_colour(legend, "rare").any()

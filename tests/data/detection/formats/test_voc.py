@@ -1,0 +1,102 @@
+import pytest
+from PIL import Image
+
+from equigrad.data.detection.checks import check_detection
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.formats.voc import convert_voc
+
+
+def voc_object(name="dog", box=(2, 3, 5, 8), difficult=0):
+    tags = "".join(f"<{tag}>{value}</{tag}>" for tag, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
+    return f"\n<object>\n<name>{name}</name><difficult>{difficult}</difficult>\n<bndbox>{tags}</bndbox></object>"
+
+
+def write_voc(folder, documents):
+    """`Annotations/<stem>.xml` with the objects, and the images they are of, 12 wide and 8 high."""
+    (folder / "Annotations").mkdir(parents=True)
+    (folder / "JPEGImages").mkdir()
+    for stem, objects in documents.items():
+        text = (
+            f"<annotation><filename>{stem}.jpg</filename><size><width>0</width></size>{''.join(objects)}</annotation>"
+        )
+        (folder / "Annotations" / f"{stem}.xml").write_text(text)
+        Image.new("RGB", (12, 8)).save(folder / "JPEGImages" / f"{stem}.jpg")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    objects = [voc_object(), voc_object("cat", (1, 1, 12, 8), difficult=1)]
+    return write_voc(tmp_path / "voc", {"a": objects, "b": []})
+
+
+def test_boxes_become_coco_boxes(folder, tmp_path):
+    data = read_coco(convert_voc(folder, tmp_path / "out" / "a.json"))
+    assert data.categories.names == ("cat", "dog")
+    assert data.file_names == ("JPEGImages/a.jpg", "JPEGImages/b.jpg")
+    assert (data.heights.tolist(), data.widths.tolist()) == ([8, 8], [12, 12])  # of the images, not of <size>
+    assert data.boxes.tolist() == [[1, 2, 5, 8], [0, 0, 12, 8]]  # pixels 2..5 and 3..8, counted from 1
+    assert data.labels.tolist() == [1, 0]
+    assert data.is_crowd.tolist() == [False, True]  # difficult
+    assert data.areas.tolist() == [24, 96]
+
+
+def test_converted_data_passes_the_checks_with_its_images(folder, tmp_path):
+    findings = check_detection(convert_voc(folder, tmp_path / "a.json"), folder)
+    assert {finding.severity for finding in findings} <= {"note"}
+
+
+def test_a_split_takes_the_listed_images(folder, tmp_path):
+    (folder / "ImageSets" / "Main").mkdir(parents=True)
+    (folder / "ImageSets" / "Main" / "train.txt").write_text("b\n\n")
+    data = read_coco(convert_voc(folder, tmp_path / "a.json", ["dog"], split="train"))
+    assert data.file_names == ("JPEGImages/b.jpg",)
+    with pytest.raises(FileNotFoundError, match=r"Main/val.txt: no such list"):
+        convert_voc(folder, tmp_path / "a.json", split="val")
+    with pytest.raises(ValueError, match="split: expected a path inside"):
+        convert_voc(folder, tmp_path / "a.json", split="../val")
+
+
+def test_given_names_keep_their_order(folder, tmp_path):
+    assert read_coco(convert_voc(folder, tmp_path / "a.json", ["eel", "dog", "cat"])).labels.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"a.xml:\d+: name: expected one of the 1 categories, got 'dog'"):
+        convert_voc(folder, tmp_path / "a.json", ["cat"])
+
+
+BOMB = '<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;&b;">]>\n<annotation>&c;</annotation>'
+HEAD = "<annotation>\n<filename>a.jpg</filename>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, r"a.xml:2: a document type is not accepted"),
+        ("<annotation>\n<filename>", r"a.xml:2: not XML \(no element found\)"),
+        ("", r"a.xml:1: not XML"),
+        ("<a>" * 1000, r"a.xml:1: nested too deeply"),
+        ("<annotation></annotation>", r"a.xml:1: annotation: expected a filename"),
+        (HEAD + "<object><name>x</name></object></annotation>", r"a.xml:3: object: expected a bndbox"),
+        (HEAD + "<object>\n</object></annotation>", r"a.xml:3: object: expected a name"),
+        (HEAD + voc_object(box=("2", "x", "3", "4")) + "</annotation>", r"a.xml:6: ymin: expected a number, got 'x'"),
+        (HEAD + voc_object(box=("2", "nan", "3", "4")) + "</annotation>", r"a.xml:6: ymin: expected a number"),
+        (HEAD + voc_object(box=(9, 1, 3, 4)) + "</annotation>", r"a.xml:6: bndbox: expected xmin <= xmax"),
+        (HEAD.replace("a.jpg", "../../a.jpg") + "</annotation>", r"a.xml: filename: expected a path inside the folder"),
+        (HEAD.replace("a.jpg", "c.jpg") + "</annotation>", r"c.jpg: no such image, though .*a.xml names it"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_line(folder, tmp_path, text, message):
+    (folder / "Annotations" / "a.xml").write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        convert_voc(folder, tmp_path / "a.json")
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_an_image_that_cannot_be_read_is_named(folder, tmp_path):
+    (folder / "JPEGImages" / "b.jpg").write_bytes(b"no")
+    with pytest.raises(OSError, match=r"b.jpg: cannot read the image"):
+        convert_voc(folder, tmp_path / "a.json")
+
+
+def test_a_folder_without_annotations_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no annotations \(\*.xml\) there"):
+        convert_voc(tmp_path, tmp_path / "a.json")

@@ -1,0 +1,117 @@
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.data import DataLoader
+
+from detection_items import make_item, rectangle
+from equigrad.data.detection.batches import MultiScaleCollate, collate_detection, resize_batch, size_at
+from equigrad.data.detection.transforms import letterbox
+
+
+def item(size, boxes=((2, 3, 12, 9),), with_masks=True):
+    return make_item([rectangle(size, box) for box in boxes], size, with_masks=with_masks)
+
+
+def test_images_are_padded_to_a_common_multiple_of_the_stride():
+    items = [item((40, 60)), item((33, 97))]
+    images, _ = collate_detection(items)
+    assert (tuple(images.shape), images.dtype) == ((2, 3, 64, 128), torch.uint8)
+    for image, (given, _) in zip(images, items, strict=True):
+        height, width = given.shape[-2:]
+        assert torch.equal(image[:, :height, :width], given)
+        assert not image[:, height:].any()
+        assert not image[:, :, width:].any()
+    assert collate_detection(items, 128)[0].shape == (2, 3, 128, 128)
+
+
+def test_images_that_fit_get_no_padding():
+    images, targets = collate_detection([item((64, 32))])
+    assert images.shape == (1, 3, 64, 32)
+    assert targets[0]["image_size"].tolist() == [64, 32]
+
+
+def test_padding_may_have_the_colour_of_the_mean():
+    images, _ = collate_detection([item((32, 20))], fill=(124, 116, 104))
+    assert images[0, :, 0, 25].tolist() == [124, 116, 104]
+
+
+def test_targets_become_plain_tensors():
+    _, targets = collate_detection([item((40, 60)), item((50, 50), boxes=())])
+    for target in targets:
+        assert all(type(value) is torch.Tensor for value in target.values())
+    full, empty = targets
+    assert full["boxes"].tolist() == [[2, 3, 12, 9]]
+    assert (full["image_id"].item(), full["original_size"].tolist(), full["image_size"].tolist()) == (
+        7,
+        [40, 60],
+        [40, 60],
+    )
+    assert full["masks"].shape == (1, 40, 60)
+    assert (empty["boxes"].shape, empty["labels"].shape, empty["masks"].shape) == ((0, 4), (0,), (0, 50, 50))
+
+
+def test_texts_stay_and_views_leave_their_storage_behind():
+    image, target = item((40, 60))
+    target |= {"file_name": "a.jpg", "masks": target["masks"][:, 3:9, 2:12]}
+    plain = collate_detection([(image, target)])[1][0]
+    assert plain["file_name"] == "a.jpg"
+    assert plain["masks"].untyped_storage().nbytes() == 60
+
+
+def test_a_size_that_a_transform_noted_is_kept():
+    images, targets = collate_detection([letterbox(96)(*item((40, 60)))])
+    assert images.shape == (1, 3, 96, 96)
+    assert targets[0]["image_size"].tolist() == [64, 96]
+
+
+def test_a_whole_batch_is_resized_with_its_targets():
+    images, targets = collate_detection([item((64, 48)), item((40, 64), with_masks=False)])
+    resized, moved = resize_batch(images, targets, (96, 32))
+    assert (tuple(resized.shape), resized.dtype) == ((2, 3, 96, 32), torch.uint8)
+    assert_close(moved[0]["boxes"], torch.tensor([[1, 4.5, 6, 13.5]]))
+    assert moved[0]["image_size"].tolist() == [96, 24]
+    assert moved[0]["masks"].shape == (1, 96, 24)
+    assert moved[1]["image_size"].tolist() == [60, 32]
+    assert targets[0]["boxes"].tolist() == [[2, 3, 12, 9]]
+
+
+def test_sizes_last_for_some_steps_and_then_vary_over_all():
+    sizes = range(480, 801, 32)
+    drawn = [size_at(3, step, sizes=sizes, every=10, seed=1) for step in range(2000)]
+    assert all(len(set(drawn[start : start + 10])) == 1 for start in range(0, 2000, 10))
+    assert set(drawn) == set(sizes)
+    assert drawn != [size_at(4, step, sizes=sizes, every=10, seed=1) for step in range(2000)]
+    assert drawn != [size_at(3, step, sizes=sizes, every=10, seed=2) for step in range(2000)]
+
+
+def test_the_size_of_a_step_is_the_same_in_every_process():
+    drawn = [size_at(0, step, sizes=(64, 96, 128, 160), every=1) for step in range(8)]
+    assert drawn == [128, 64, 160, 96, 96, 96, 96, 128]
+
+
+def test_batches_of_a_step_have_its_size():
+    collate = MultiScaleCollate((32, 64, 96), every=1, seed=4)
+    items = [item((64, 64)), item((64, 64), boxes=())]
+    sizes = []
+    for step in range(6):
+        collate.set_step(2, step)
+        images, targets = collate(items)
+        sizes.append(images.shape[-1])
+        assert sizes[-1] == size_at(2, step, sizes=(32, 64, 96), every=1, seed=4)
+        assert_close(targets[0]["boxes"], torch.tensor([[2.0, 3, 12, 9]]) * (sizes[-1] / 64))
+    assert len(set(sizes)) > 1
+
+
+def test_a_forgotten_step_is_noticed():
+    with pytest.raises(ValueError, match="needs set_step"):
+        MultiScaleCollate((32, 64))([item((64, 64))])
+
+
+def test_workers_give_the_batches_that_one_process_gives():
+    items = [item((40 + number, 60)) for number in range(6)]
+    alone, worked = (
+        list(DataLoader(items, batch_size=2, collate_fn=collate_detection, num_workers=number)) for number in (0, 2)
+    )
+    for (images, targets), (worker_images, worker_targets) in zip(alone, worked, strict=True):
+        assert torch.equal(images, worker_images)
+        assert torch.equal(targets[1]["masks"], worker_targets[1]["masks"])

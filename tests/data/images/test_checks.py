@@ -1,0 +1,92 @@
+import shutil
+
+import pytest
+
+from equigrad.data.images.checks import check_classification, check_images, check_overlap
+from equigrad.data.images.lists import read_image_list
+from images_on_disk import write_images, write_list
+
+
+@pytest.fixture
+def train_paths(tmp_path):
+    return write_images(tmp_path, {"cat": 3, "dog": 2})
+
+
+@pytest.fixture
+def held_out_paths(tmp_path):
+    return {
+        name.split("/")[1]: paths
+        for name, paths in write_images(tmp_path, {"test/cat": 1, "test/dog": 1}, seed=1).items()
+    }
+
+
+def read(tmp_path, name, paths, **settings):
+    return read_image_list(write_list(tmp_path / name, paths), tmp_path, **settings)
+
+
+def only(findings, kind):
+    (finding,) = findings
+    assert kind in finding.kind
+    return finding
+
+
+def test_good_data_has_no_findings(tmp_path, train_paths, held_out_paths):
+    train, test = read(tmp_path, "train.txt", train_paths), read(tmp_path, "test.txt", held_out_paths)
+    assert check_classification(train, test, decode=True) == []
+
+
+def test_missing_files_are_counted(tmp_path, train_paths):
+    images = read(tmp_path, "train.txt", train_paths)
+    (tmp_path / "cat/1.png").unlink()
+    (tmp_path / "dog/0.png").unlink()
+    finding = only(check_images(images, decode=True), "missing files")
+    assert finding.count == 2
+    assert finding.first.endswith("cat/1.png")
+    assert str(finding).startswith(f"{tmp_path / 'train.txt'}: missing files: 2, the first is ")
+
+
+def test_labels_out_of_range_are_found(tmp_path, train_paths):
+    file = write_list(tmp_path / "train.txt", train_paths)
+    file.write_text(file.read_text() + "extra.png 5\nother.png -1\n")
+    findings = check_images(read_image_list(file, tmp_path, num_classes=2))
+    finding = only([finding for finding in findings if finding.kind.endswith("out of range")], "labels")
+    assert (finding.count, finding.first) == (2, "label 5 of extra.png, expected 0..1")
+
+
+def test_empty_categories_are_found(tmp_path, train_paths):
+    images = read(tmp_path, "train.txt", train_paths, class_names=["cat", "dog", "eel"])
+    assert only(check_images(images), "without images").first == "eel (label 2)"
+
+
+def test_paths_listed_twice_are_found(tmp_path, train_paths):
+    images = read(tmp_path, "train.txt", {**train_paths, "dog": ["dog/0.png", "dog/1.png", "dog/1.png"]})
+    assert only(check_images(images), "more than once").first == "dog/1.png"
+
+
+def test_damaged_images_are_found_when_asked(tmp_path, train_paths):
+    images = read(tmp_path, "train.txt", train_paths)
+    (tmp_path / "dog/1.png").write_bytes(b"no image")
+    assert check_images(images) == []
+    assert "dog/1.png" in only(check_images(images, decode=True), "damaged").first
+
+
+def test_test_images_in_the_training_list_are_found(tmp_path, train_paths, held_out_paths):
+    train = read(tmp_path, "train.txt", train_paths)
+    test = read(tmp_path, "test.txt", {**held_out_paths, "dog": ["dog/0.png"]})
+    by_path, by_content = check_overlap(train, test)
+    assert ("by path" in by_path.kind, by_path.count, by_path.first) == (True, 1, "dog/0.png")
+    assert by_content.first == "dog/0.png = dog/0.png"
+
+
+def test_copies_under_another_name_are_found_by_content(tmp_path, train_paths, held_out_paths):
+    shutil.copy(tmp_path / "cat/2.png", tmp_path / "test/cat/0.png")
+    train, test = read(tmp_path, "train.txt", train_paths), read(tmp_path, "test.txt", held_out_paths)
+    finding = only(check_overlap(train, test), "by content")
+    assert (finding.count, finding.first) == (1, "test/cat/0.png = cat/2.png")
+    assert check_overlap(train, test, by_content=False) == []
+
+
+def test_other_category_names_are_found(tmp_path, train_paths, held_out_paths):
+    train = read(tmp_path, "train.txt", train_paths, class_names=["cat", "dog"])
+    test = read(tmp_path, "test.txt", held_out_paths, class_names=["dog", "cat"])
+    assert "other category names" in only(check_classification(train, test), "names").kind

@@ -1,0 +1,108 @@
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from equigrad.data.images.stores import ArrayStore, open_store
+from images_on_disk import write_images, zip_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_images(tmp_path / "images", {"cat": 2, "dog": 1})
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def archive(folder, tmp_path):
+    return zip_folder(folder, tmp_path / "images.zip")
+
+
+def test_an_archive_reads_like_the_folder(folder, archive):
+    from_folder, from_zip = open_store(folder), open_store(archive)
+    first, second = from_folder.read("cat/1.png"), from_zip.read("cat/1.png")
+    assert first.mode == "RGB"
+    assert np.array_equal(np.asarray(first), np.asarray(second))
+    assert from_folder.content("cat/1.png") == from_zip.content("cat/1.png")
+    assert from_folder.size("cat/1.png") == from_zip.size("cat/1.png")
+
+
+def test_an_archive_is_opened_anew_after_pickling(archive):
+    store = open_store(archive)
+    store.read("cat/0.png")
+    assert pickle.loads(pickle.dumps(store)).read("cat/0.png").size == (8, 8)
+
+
+@pytest.mark.parametrize("kind", ["folder", "archive"])
+def test_a_missing_image_is_named(kind, request):
+    store = open_store(request.getfixturevalue(kind))
+    assert store.size("cat/9.png") is None
+    with pytest.raises(FileNotFoundError, match=r"cat/9\.png: no such image"):
+        store.read("cat/9.png")
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "empty"])
+def test_a_damaged_image_is_named(folder, damage):
+    file = folder / "dog" / "0.png"
+    content = file.read_bytes()
+    file.write_bytes({"cut": content[: len(content) // 2], "text": b"<html>not found</html>", "empty": b""}[damage])
+    with pytest.raises(OSError, match=r"dog/0\.png: cannot read the image"):
+        open_store(folder).read("dog/0.png")
+
+
+def test_a_damaged_member_of_an_archive_is_named(tmp_path):
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "png")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x/0.png", stream.getvalue())
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[60] ^= 255
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(OSError, match=r"a\.zip/x/0\.png: cannot read"):
+        open_store(tmp_path / "a.zip").read("x/0.png")
+
+
+def test_a_file_that_is_no_archive_is_named(tmp_path):
+    (tmp_path / "images.zip").write_text("no")
+    with pytest.raises(OSError, match=r"images\.zip: not a zip archive"):
+        open_store(tmp_path / "images.zip").read("x")
+
+
+def test_grey_and_palette_images_become_rgb(tmp_path):
+    Image.new("L", (4, 4), 7).save(tmp_path / "grey.png")
+    Image.new("RGBA", (4, 4)).save(tmp_path / "transparent.png")
+    store = open_store(tmp_path)
+    assert store.read("grey.png").getpixel((0, 0)) == (7, 7, 7)
+    assert store.read("transparent.png").mode == "RGB"
+
+
+def test_arrays_are_read_by_index(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), dtype=np.uint8)
+    np.savez(tmp_path / "images.npz", images=images)
+    store = open_store(tmp_path / "images.npz")
+    assert np.array_equal(np.asarray(store.read("2")), images[2])
+    assert store.size("3") is None
+    with pytest.raises(FileNotFoundError, match=r"images\.npz\[3\]"):
+        store.read("3")
+
+
+def test_arrays_of_another_shape_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\(N, H, W, 3\) uint8"):
+        ArrayStore(np.zeros((3, 3, 8, 8), dtype=np.uint8), tmp_path)
+
+
+def test_a_pickled_array_is_not_executed(tmp_path):
+    np.savez(tmp_path / "evil.npz", images=np.array([object()], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        open_store(tmp_path / "evil.npz")
+
+
+def test_other_places_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent"):
+        open_store(tmp_path / "absent")
+    (tmp_path / "images.tar").write_text("")
+    with pytest.raises(ValueError, match=r"a folder, a \.zip or a \.npz"):
+        open_store(tmp_path / "images.tar")
