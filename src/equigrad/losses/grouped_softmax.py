@@ -6,13 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import functional
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.compilation import outside_graphs
 from equigrad.losses.draws import Draws
 from equigrad.losses.inputs import (
-    BACKGROUND,
-    IGNORE,
     CategoryNumbers,
     check_labels,
     check_logits,

@@ -8,7 +8,8 @@ from PIL import Image
 
 import equigrad
 from equigrad.data.images.stores import open_store
-from equigrad.data.segmentation.label_maps import IGNORE, LabelValues, check_sizes, read_values, stored_size
+from equigrad.data.segmentation.label_maps import LabelValues, check_sizes, read_values, stored_size
+from equigrad.labels import IGNORE
 
 
 def saved(folder, image, name="map.png"):

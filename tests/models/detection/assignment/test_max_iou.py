@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equigrad
+from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.models.detection.assignment import max_iou as module
 from equigrad.models.detection.assignment.max_iou import MaxIoUAssigner, assign, lowest_columns, settle_claims
-from equigrad.models.labels import BACKGROUND, IGNORE
 from models.detection_cases import anchors, assert_order_of_objects_is_irrelevant, iou, objects
 
 OBJECT = torch.tensor([[0.0, 0, 10, 10]])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from equigrad.labels import BACKGROUND
 from equigrad.models.detection.assignment.max_iou import Assignment
 from equigrad.models.detection.assignment.paa import PAAAssigner, count_good, fit_mixture
-from equigrad.models.labels import BACKGROUND
 from models.detection_cases import anchors, objects
 
 

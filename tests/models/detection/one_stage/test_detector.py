@@ -17,13 +17,13 @@ from equigrad import (
     SigmoidScores,
     WithObjectness,
 )
+from equigrad.labels import IGNORE
 from equigrad.models.detection.one_stage.atss import atss, improved_atss
 from equigrad.models.detection.one_stage.fcos import fcos
 from equigrad.models.detection.one_stage.head import DenseHead, LevelOutput
 from equigrad.models.detection.one_stage.paa import paa
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
-from equigrad.models.labels import IGNORE
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise, target
 
 

@@ -5,10 +5,10 @@ import torch
 from torchvision.models.detection.retinanet import RetinaNet_ResNet50_FPN_Weights, RetinaNetHead
 
 from equigrad import FocalLoss, SigmoidScores
+from equigrad.labels import IGNORE
 from equigrad.models.detection.assignment.max_iou import MaxIoUAssigner
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn
-from equigrad.models.labels import IGNORE
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
 
 STRIDES = (8, 16, 32)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from equigrad.labels import BACKGROUND
 from equigrad.models.detection.boxes import pairwise_iou
-from equigrad.models.labels import BACKGROUND
 
 
 class RoISample(NamedTuple):
