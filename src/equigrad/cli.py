@@ -4,30 +4,48 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from equigrad.commands import data, demo, prediction, recipes, training
+from equigrad.commands import data, demo, evaluate, predict, recipes, report, train
+from equigrad.commands.exit_codes import FAILED
+
+_TRAIN_EXTRA = [
+    "lightning",
+    "matplotlib",
+    "msgspec",
+    "numpy",
+    "PIL",
+    "plotly",
+    "pycocotools",
+    "rich",
+    "tensorboard",
+    "torchvision",
+    "yaml",
+]
+"""Modules of the `train` extra, which the losses alone do not need."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 is success, 1 that the work failed, 2 wrong usage."""
+    """Run a command; 0 is success, 1 that the work failed, 2 wrong usage, 3 that it was stopped on request."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser().parse_args(words)
-    from equigrad.engine import EngineError  # after parsing: help and usage need no torch
-
     try:
-        parsed.function(parsed, ["equigrad", *words])
-    except (EngineError, ValueError, OSError) as error:
+        code: int | None = parsed.function(parsed, ["equigrad", *words])
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _TRAIN_EXTRA:
+            raise
+        print(f"equigrad: {error}; install what commands need: pip install 'equigrad[train]'", file=sys.stderr)
+        return FAILED
+    except (ValueError, OSError) as error:  # EngineError is a ValueError
         print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+        return FAILED
     except KeyboardInterrupt:
         print("equigrad: interrupted", file=sys.stderr)
-        return 1
-    return 0
+        return FAILED
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="equigrad", description="Training recognisers on long-tailed data.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    for add_to in (demo.add_parser, recipes.add_parser, training.add_parsers, prediction.add_parser, data.add_parser):
-        add_to(commands)
+    for command in (demo, recipes, train, evaluate, predict, report, data):
+        command.add_parser(commands)
     return parser

@@ -36,18 +36,6 @@ class Changing(Draws):
         return torch.tensor(self.epoch), index
 
 
-class Stepping:
-    """A collate that wants to know the step."""
-
-    place = None
-
-    def set_step(self, epoch, step):
-        self.place = epoch, step
-
-    def __call__(self, items):
-        return torch.tensor([self.place] * len(items)), None
-
-
 class Images:
     """Image files, some of which may be damaged."""
 
@@ -65,7 +53,7 @@ def make_loader(dataset=None, *, rank=0, num_replicas=1, drop_last=True, **chang
     dataset = dataset or Draws()
     settings = {
         "batch_size": 4,
-        "num_pieces": 1,
+        "num_micro_batches": 1,
         "collate": default_collate,
         "num_workers": 0,
         "seed": 1,
@@ -120,25 +108,17 @@ def test_two_ranks_read_together_what_one_reads_alone():
 
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(True, [[4, 4]] * 2), (False, [[4, 4], [4, 4], [4, 3]])])
-def test_pieces_make_up_steps_and_the_last_step_may_be_smaller(drop_last, sizes):
-    loader = make_loader(num_pieces=2, drop_last=drop_last)
+def test_micro_batches_make_up_steps_and_the_last_step_may_be_smaller(drop_last, sizes):
+    loader = make_loader(num_micro_batches=2, drop_last=drop_last)
     assert [[len(batch.samples) for batch in batches] for batches, _ in loader.epoch(0, 0)] == sizes
     assert loader.steps_per_epoch() == len(sizes)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_data_set_that_changes_over_epochs_is_told_the_epoch(num_workers):
+def test_a_data_set_that_changes_over_epochs_hears_the_epoch(num_workers):
     loader = make_loader(Changing(), num_workers=num_workers)
     assert set(rows(loader.epoch(0, 0)).tolist()) == {0}
     assert set(rows(loader.epoch(5, 0)).tolist()) == {5}
-
-
-@pytest.mark.parametrize("settings", [{}, {"num_workers": 2}, {"num_pieces": 2, "batch_size": 2}])
-def test_a_collate_that_changes_over_steps_is_told_the_step(settings):
-    loader = make_loader(collate=Stepping(), **settings)
-    assert rows(loader.epoch(3, 0)).tolist() == [[3, step] for step in range(5) for _ in range(4)]
-    second_of_two = make_loader(collate=Stepping(), rank=1, num_replicas=2, batch_size=2)
-    assert rows(second_of_two.epoch(0, 0)).tolist() == [[0, step] for step in range(5) for _ in range(2)]
 
 
 @pytest.fixture

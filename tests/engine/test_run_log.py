@@ -1,12 +1,10 @@
 import json
-from functools import partial
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch import nn
 
 from equigrad.engine import SGD, EngineError, Schedule, TrainSettings
-from equigrad.engine.run_log import RunLog, check_run_folder, plain, write_recipe
+from equigrad.engine.run_log import RunLog, check_run_folder, read_recipe, write_recipe
 
 
 @pytest.fixture
@@ -70,12 +68,30 @@ def test_the_recipe_tells_settings_versions_seed_and_command_of_every_start(sett
     ]
 
 
-def test_functions_and_classes_become_their_names():
-    assert plain(partial(nn.Linear, 3, bias=False)) == {
-        "function": "torch.nn.modules.linear:Linear",
-        "arguments": [3],
-        "bias": False,
-    }
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "not the folder of a run, it has no recipe.json"),
+        ('{"format": 2, "sta', "recipe.json: not JSON"),
+        ("[" * 100_000, "recipe.json: not JSON"),
+        ('{"recipe": "tiny:ce", "set": []}', "recipe.json: no format version"),
+        ('{"format": 3}', "format 3 is not known here, expected 2"),
+        ('{"format": 2, "starts": []}', "expected the fields starts and settings"),
+    ],
+)
+def test_a_recipe_that_cannot_be_understood_is_one_line_with_its_file(content, message, tmp_path):
+    if content is not None:
+        (tmp_path / "recipe.json").write_text(content)
+    with pytest.raises(EngineError, match=message) as raised:
+        read_recipe(tmp_path)
+    assert str(tmp_path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_line_that_will_be_written_again_is_dropped_with_those_after_the_checkpoint(tmp_path):
+    log_steps(tmp_path, 0, [1, 2, 3])
+    RunLog(tmp_path, 2, keeps_last_line=False).close()
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1]
 
 
 def test_an_empty_or_new_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):

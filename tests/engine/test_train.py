@@ -9,7 +9,18 @@ from PIL import Image
 from torch import nn
 
 from engine.toy import NUM_CLASSES, NoisyVectors, ToyModel, assert_identical, labels, read_metrics
-from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch, load_checkpoint, load_weights, train
+from equigrad.engine import (
+    SGD,
+    Ema,
+    EngineError,
+    Schedule,
+    Training,
+    TrainSettings,
+    launch,
+    load_checkpoint,
+    load_weights,
+    train,
+)
 from equigrad.engine.checkpoint import checkpoint_files
 from equigrad.sampling import RepeatFactorSampler
 
@@ -25,10 +36,13 @@ def run(fabric, folder, model=None, dataset=None, *, resume=False, evaluate=None
     dataset = dataset or NoisyVectors()
     sampler = RepeatFactorSampler([0] * len(dataset), drop_last=True)
     options = {"sample_name": sample_name} if sample_name else {}
-    result = train(
-        fabric, model, dataset, sampler, make_settings(**changes), folder, resume=resume, evaluate=evaluate, **options
-    )
-    return model, result
+    options |= {"resume": resume, "evaluates": evaluate is not None}
+    with Training(fabric, model, dataset, sampler, make_settings(**changes), folder, **options) as training:
+        while training.run_to_evaluation():
+            with training.evaluation_model() as evaluated:
+                metrics = evaluate(evaluated, training.step)
+            training.log_evaluation(metrics)
+    return model, training.result
 
 
 def weights(model):
@@ -62,7 +76,7 @@ def test_checkpoints_load_with_weights_only_and_hold_the_statistics(fabric, tmp_
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch(fabric, tmp_path):
-    class Mean(nn.Module):  # no statistics: those of the second piece would see the first
+    class Mean(nn.Module):  # no statistics: those of the second micro-batch would see the first
         def __init__(self):
             super().__init__()
             self.linear = nn.Linear(6, NUM_CLASSES)
@@ -86,6 +100,23 @@ def test_gradients_are_clipped_to_the_norm(fabric, tmp_path):
     moved = torch.cat([(model.state_dict()[name] - before[name]).flatten() for name, _ in model.named_parameters()])
     assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
     assert read_metrics(tmp_path)[0]["grad_norm"] > 1e-3
+
+
+def test_a_crash_in_an_evaluation_loses_no_step(fabric, tmp_path):
+    def crash(model, step):
+        raise RuntimeError("out of memory")
+
+    def evaluate(model, step):
+        return {"AP": step / 100}
+
+    whole, expected = run(fabric, tmp_path / "whole", evaluate=evaluate)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run(fabric, tmp_path / "run", evaluate=crash)
+    resumed, result = run(fabric, tmp_path / "run", evaluate=evaluate, resume=True)
+    assert (result.step, result.evaluation) == (expected.step, {"AP": 0.08})
+    assert resumed.calls == 0  # nothing was trained again
+    assert_identical(weights(resumed), weights(whole))
+    assert read_metrics(tmp_path / "run") == read_metrics(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -87,7 +87,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print what was found; ValueError if training would be wrong."""
     from equigrad.data.images.checks import check_classification
-    from equigrad.recipes.image_data import read_images
+    from equigrad.tasks.classification.data import read_images
 
     if parsed.source.suffix == ".json":
         detection_data.check_file(parsed.source, parsed.images, decode=parsed.decode)
@@ -136,6 +136,6 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _read(parsed: argparse.Namespace) -> "ImageList":
-    from equigrad.recipes.image_data import read_images
+    from equigrad.tasks.classification.data import read_images
 
     return read_images(parsed.source, parsed.root, split=parsed.split)

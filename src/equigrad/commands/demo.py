@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from equigrad.commands.exit_codes import STOPPED
+
 PAIRS = (("tiny:ce", "tiny:softmax_eql"), ("tiny:bce", "tiny:sigmoid_eql"))
 METRICS = ("Overall", "Many", "Medium", "Few")
 
@@ -16,10 +18,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     demo.set_defaults(function=run_demo)
 
 
-def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train plain and equalized losses with the same seed and budget, and show what differs."""
     from equigrad.analysis import RunHistory, plot_groups, write_report
-    from equigrad.recipes.runs import train_recipe
+    from equigrad.recipes.catalogue import load_recipe
+    from equigrad.tasks.run_folder import task_of
 
     assignments = [] if parsed.epochs is None else [f"training.schedule.epochs={parsed.epochs}"]
     print("40 categories of drawn glyphs, 300 training images of the most frequent, 3 of the rarest; four losses.")
@@ -29,9 +32,11 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         folder = parsed.folder / recipe.partition(":")[2]
         print(f"\n{recipe}")
         # A demo that was stopped goes on where it was, and one that is finished only shows its results.
-        result = train_recipe(recipe, assignments, folder, resume=folder.exists(), command=command)
+        named = load_recipe(recipe, assignments)
+        train, resume = task_of(named.recipe).train, folder.exists()
+        result = train(named.recipe, folder, resume=resume, source=named.source(), command=command)
         if result.interrupted:
-            return
+            return STOPPED
         results[recipe] = result.evaluation
         folders.append(folder)
     page = write_report(folders, parsed.folder / "report.html", command=command)
@@ -41,6 +46,7 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     print("Same seed, same budget; only the loss differs, and no loss was told how often a category occurs.")
     print(f"The page: {page}   The picture: {picture}")
     print("Your own images: equigrad train own_data:classification --set data.train=FOLDER --set data.test=FOLDER")
+    return None
 
 
 def result_table(results: Mapping[str, Mapping[str, float]]) -> str:

@@ -79,7 +79,7 @@ def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[n
 
 
 def _calibrated(predictions: "Predictions", train_counts: "NDArray[np.int64] | None", power: float) -> "Predictions":
-    from equigrad.recipes.calibrated_detections import norcal_predictions
+    from equigrad.tasks.detection.calibration import norcal_predictions
 
     if train_counts is None:
         raise ValueError("--norcal needs the counts of the training set: --train-annotations FILE")

@@ -2,8 +2,13 @@
 
 import argparse
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equigrad.tasks.smoke_test.workspace import Workspace
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,19 +57,32 @@ def _recipes_by_methods(rows: Mapping[str, Sequence[Sequence[str]]]) -> dict[tup
 def check_recipes(names: Sequence[str], assignments: Sequence[str]) -> None:
     """One line for each row; ValueError if any failed."""
     from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
-    from equigrad.recipes.rehearsal import Stage
+    from equigrad.tasks.smoke_test.workspace import Workspace
 
     chosen = names or [name for name, function in all_recipes() if function().table]
     rows = [(name, settings) for name in chosen for settings in rows_of_recipe(name, assignments)]
     num_failed = 0
     with tempfile.TemporaryDirectory(prefix="equigrad_check_") as folder:
-        stage = Stage(Path(folder))
+        workspace = Workspace(Path(folder))
         for number, (name, settings) in enumerate(rows, start=1):
-            rehearsal = stage.rehearse(name, settings)
-            outcome = "failed" if rehearsal.error else "ok"
-            num_failed += rehearsal.error is not None
-            told = f"{rehearsal.schedule}  {rehearsal.seconds:.0f} s" if not rehearsal.error else rehearsal.error
-            print(f"[{number}/{len(rows)}] {outcome:6} {rehearsal.name}: {told}", flush=True)
+            passed, text = try_row(workspace, name, settings)
+            num_failed += not passed
+            outcome = "ok" if passed else "failed"
+            print(f"[{number}/{len(rows)}] {outcome:6} {' '.join([name, *settings])}: {text}", flush=True)
     if num_failed:
         raise ValueError(f"{num_failed} of {len(rows)} recipes failed")
     print(f"all {len(rows)} recipes build and train")
+
+
+def try_row(workspace: "Workspace", name: str, settings: Sequence[str]) -> tuple[bool, str]:
+    """Whether a recipe trains, and its schedule with the seconds it took, or what went wrong in one line."""
+    from equigrad.recipes.catalogue import load_recipe
+
+    start = time.perf_counter()
+    try:
+        recipe = load_recipe(name, settings).recipe
+        schedule = workspace.schedule(recipe)
+        workspace.try_recipe(recipe)
+    except Exception as failure:  # whatever it is, the next recipe has its turn
+        return False, f"{type(failure).__name__}: {' '.join(str(failure).split())}"
+    return True, f"{schedule}  {time.perf_counter() - start:.0f} s"

@@ -7,7 +7,7 @@ from equigrad.engine.errors import EngineError
 from equigrad.engine.optimizers import SGD, AdamW, ParameterRule
 from equigrad.engine.schedule import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
 from equigrad.engine.settings import TrainSettings
-from equigrad.engine.train import TrainResult, train
+from equigrad.engine.train import Training, TrainResult, train
 
 __all__ = [
     "SGD",
@@ -22,6 +22,7 @@ __all__ = [
     "Schedule",
     "TrainResult",
     "TrainSettings",
+    "Training",
     "Warmup",
     "latest_checkpoint",
     "launch",

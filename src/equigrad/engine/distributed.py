@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import torch.distributed as dist
 
+from equigrad.engine.errors import EngineError
 from equigrad.engine.random_state import seed_all
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 Precision = Literal["32", "bf16", "fp16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def launch(
-    *, precision: Precision = "32", seed: int = 0, accelerator: str = "auto", find_unused_parameters: bool = False
+    *, precision: Precision = "32", seed: int = 0, accelerator: Device = "auto", find_unused_parameters: bool = False
 ) -> "Fabric":
     """Join the other processes, if any, and seed this one; call it before models and samplers are built.
 
@@ -38,13 +40,15 @@ def launch(
 
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     num_local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
-    accelerator = best_accelerator() if accelerator == "auto" else accelerator
+    chosen = best_accelerator() if accelerator == "auto" else accelerator
+    if chosen not in available_accelerators():
+        raise EngineError(f"there is no {chosen} device here, only {', '.join(available_accelerators())}")
     fabric = Fabric(
-        accelerator=accelerator,
+        accelerator=chosen,
         devices=num_local,
         num_nodes=world_size // num_local,
         strategy=DDPStrategy(find_unused_parameters=find_unused_parameters) if world_size > 1 else "auto",
-        plugins=precision_plugin(precision, accelerator),
+        plugins=precision_plugin(precision, chosen),
     )
     fabric.launch()
     if world_size > 1:
@@ -59,11 +63,15 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def best_accelerator() -> str:
+def available_accelerators() -> list[Device]:
+    """What this machine has, the best first."""
+    has_mps = torch.backends.mps.is_available()
+    return [*(["cuda"] if torch.cuda.is_available() else []), *(["mps"] if has_mps else []), "cpu"]  # type: ignore[list-item]
+
+
+def best_accelerator() -> Device:
     """A GPU if there is one."""
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    return available_accelerators()[0]
 
 
 def any_rank(fabric: "Fabric", *flags: bool) -> list[bool]:

@@ -1,7 +1,7 @@
 """The error a user is meant to read."""
 
 
-class EngineError(Exception):
+class EngineError(ValueError):
     """Training cannot start or go on; the message is one clear line, to be shown without a traceback."""
 
 

@@ -1,7 +1,7 @@
 """The model together with all that changes it: gradients, optimiser, scaler, averaged weights."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,17 +48,17 @@ class Learner:
         for module in self.frozen:
             module.eval()
 
-    def backward(self, data: Any, num_pieces: int, *, is_last: bool) -> dict[str, Tensor]:
-        """Add the gradient of one of several pieces of a batch; the losses, detached."""
+    def to_device(self, data: Any) -> tuple[Any, Any]:
+        """Images and targets of a batch where the model is, in the memory layout of the settings."""
         images, targets = data if self.fabric.device.type == "cpu" else self.fabric.to_device(data)
         if self.settings.channels_last and isinstance(images, Tensor) and images.dim() == 4:
             images = images.contiguous(memory_format=torch.channels_last)
-        # Ranks exchange gradients once for a step, with the last piece.
+        return images, targets
+
+    def gradient_exchange(self, is_last: bool) -> AbstractContextManager[Any]:
+        """For the backward of a micro-batch: ranks exchange gradients once a step, with the last one."""
         alone = is_last or self.fabric.world_size == 1
-        with nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped):
-            losses: dict[str, Tensor] = self.wrapped(images, targets)
-            self.fabric.backward(sum_of(losses) / num_pieces)
-        return {name: loss.detach() for name, loss in losses.items()}
+        return nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped)
 
     def step(self, lr_factor: float) -> None:
         """Apply the gradients."""

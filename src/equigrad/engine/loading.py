@@ -1,8 +1,8 @@
 """From a data set and a sampler to batches that are the same however often the run was stopped.
 
-Every sample is read at a *place*: its epoch and its position in the epoch's global order. The random numbers its
-augmentation draws depend on the seed and the place only, not on the worker, the rank or the history of the process.
-(They are those of `random`, `numpy.random` and `torch`; a generator of its own that a data set keeps is its own care.)
+Every sample is read for a *slot*: its epoch and its position in the epoch's global order. The random numbers of its
+augmentation depend on the seed and the slot only, not on the worker, the rank or the history of the process. (They are
+those of `random`, `numpy.random` and `torch`; a data set with a generator of its own must seed it itself.)
 """
 
 import os
@@ -42,7 +42,7 @@ class ResumableSampler(Protocol):
         """Go to the start of an epoch, or to where this epoch was resumed."""
 
     def state_dict(self, *, epoch: int, position: int) -> dict[str, Any]:
-        """A place to resume at."""
+        """Where to resume."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -57,15 +57,7 @@ class EpochAware(Protocol):
         """Called before an epoch begins or goes on: in a data set by every worker, in a model by the training."""
 
 
-@runtime_checkable
-class StepAware(Protocol):
-    """A collate that changes over the steps, such as one that draws a size for a whole batch."""
-
-    def set_step(self, epoch: int, step: int) -> None:
-        """Called before each batch with the optimiser step of the epoch it belongs to."""
-
-
-class Place(NamedTuple):
+class SampleSlot(NamedTuple):
     """Which sample to read, and where in the training it stands."""
 
     epoch: int
@@ -76,8 +68,8 @@ class Place(NamedTuple):
 class Reading(NamedTuple):
     """One item of the data set, or why there is none."""
 
-    place: Place
-    sample: int  # index in the data set, another than that of the place if that one could not be read
+    slot: SampleSlot
+    sample: int  # index in the data set, another than that of the slot if that one could not be read
     item: Any
     skipped: list[str]
     failure: str | None
@@ -88,18 +80,18 @@ class Batch(NamedTuple):
 
     data: Any  # (images, targets)
     samples: list[int]  # indices in the data set
-    num_places: int  # of the epoch that all ranks together consume with it
+    num_slots: int  # of the epoch that all ranks together consume with it
     skipped: list[str]  # names of samples that could not be read and were replaced
     failure: str | None  # why the batch cannot be used
 
 
-class BatchPlaces:
-    """The batches of one rank in one epoch, as places. `num_pieces` batches together make one optimiser step."""
+class BatchSlots:
+    """The batches of one rank in one epoch, as slots. `num_micro_batches` batches together make one optimiser step."""
 
-    def __init__(self, sampler: ResumableSampler, batch_size: int, num_pieces: int) -> None:
+    def __init__(self, sampler: ResumableSampler, batch_size: int, num_micro_batches: int) -> None:
         self.sampler = sampler
         self.batch_size = batch_size
-        self.num_pieces = num_pieces
+        self.num_micro_batches = num_micro_batches
         self.epoch = 0
         self.start = 0
 
@@ -110,20 +102,20 @@ class BatchPlaces:
 
     def num_steps(self, num_indices: int) -> int:
         """Steps that this many samples of the rank make."""
-        per_step = self.batch_size * self.num_pieces
+        per_step = self.batch_size * self.num_micro_batches
         return num_indices // per_step if self.sampler.drop_last else -(-num_indices // per_step)
 
-    def __iter__(self) -> Iterator[list[Place]]:
+    def __iter__(self) -> Iterator[list[SampleSlot]]:
         indices = list(self.sampler)
         rank, num_replicas = self.sampler.rank, self.sampler.num_replicas
-        used = min(len(indices), self.num_steps(len(indices)) * self.batch_size * self.num_pieces)
+        used = min(len(indices), self.num_steps(len(indices)) * self.batch_size * self.num_micro_batches)
         for first in range(0, used, self.batch_size):
             counts = range(first, min(first + self.batch_size, used))
-            yield [Place(self.epoch, self.start + rank + num_replicas * count, indices[count]) for count in counts]
+            yield [SampleSlot(self.epoch, self.start + rank + num_replicas * count, indices[count]) for count in counts]
 
 
-class PlacedDataset(Dataset[Reading]):
-    """Reads samples by place: seeds the random numbers, names and replaces what cannot be read.
+class SlotDataset(Dataset[Reading]):
+    """Reads samples by slot: seeds the random numbers, names and replaces what cannot be read.
 
     A sample that cannot be read gives way to the next one of the data set that can, so that the batch keeps its size
     and the order of everything else stays as it was.
@@ -136,52 +128,48 @@ class PlacedDataset(Dataset[Reading]):
         self.sample_name = sample_name
         self._epoch = -1
 
-    def __getitems__(self, places: list[Place]) -> list[Reading]:
+    def __getitems__(self, slots: list[SampleSlot]) -> list[Reading]:
         # In the training process itself, the model's random numbers must not notice that data was read.
         with preserved() if get_worker_info() is None else nullcontext():
-            return [self[place] for place in places]
+            return [self[slot] for slot in slots]
 
-    def __getitem__(self, place: Place) -> Reading:
-        if place.epoch != self._epoch and isinstance(self.dataset, EpochAware):
-            self.dataset.set_epoch(place.epoch)
-        self._epoch = place.epoch
-        seed_cpu(mixed_seed(self.seed, place.epoch, place.position))
-        return self._read(place)
+    def __getitem__(self, slot: SampleSlot) -> Reading:
+        if slot.epoch != self._epoch and isinstance(self.dataset, EpochAware):
+            self.dataset.set_epoch(slot.epoch)
+        self._epoch = slot.epoch
+        seed_cpu(mixed_seed(self.seed, slot.epoch, slot.position))
+        return self._read(slot)
 
-    def _read(self, place: Place) -> Reading:
-        sample = place.sample
+    def _read(self, slot: SampleSlot) -> Reading:
+        sample = slot.sample
         skipped: list[str] = []
         while True:
             try:
-                return Reading(place, sample, self.dataset[sample], skipped, None)
+                return Reading(slot, sample, self.dataset[sample], skipped, None)
             except UNREADABLE as error:
                 failure = f"cannot read {self.sample_name(sample)}: {type(error).__name__}: {one_line(error)}"
             except Exception as error:
                 error.add_note(f"while reading {self.sample_name(sample)}")
                 raise
             if self.on_error == "stop":
-                return Reading(place, sample, None, skipped, failure)
+                return Reading(slot, sample, None, skipped, failure)
             skipped.append(self.sample_name(sample))
             if len(skipped) == MAX_REPLACEMENTS:
                 return Reading(
-                    place, sample, None, skipped, f"{len(skipped)} samples in a row failed, the last: {failure}"
+                    slot, sample, None, skipped, f"{len(skipped)} samples in a row failed, the last: {failure}"
                 )
             sample = (sample + 1) % len(self.dataset)
 
 
-class PlacedCollate:
+class SlotCollate:
     """Collates the items and keeps what is known about them beside the batch."""
 
-    def __init__(self, collate: Collate, num_replicas: int, samples_per_step: int) -> None:
+    def __init__(self, collate: Collate, num_replicas: int) -> None:
         self.collate = collate
         self.num_replicas = num_replicas
-        self.samples_per_step = samples_per_step  # of all ranks together
 
     def __call__(self, readings: list[Reading]) -> Batch:
         """A batch; without data if a sample failed."""
-        place = readings[0].place
-        if isinstance(self.collate, StepAware):
-            self.collate.set_step(place.epoch, place.position // self.samples_per_step)
         failure = next((reading.failure for reading in readings if reading.failure), None)
         data = None if failure else self.collate([reading.item for reading in readings])
         skipped = [name for reading in readings for name in reading.skipped]
@@ -197,7 +185,7 @@ class StepLoader:
         dataset: `dataset[index]` gives what `collate` takes.
         sampler: the order; built for this rank. Its `drop_last` leaves out what does not fill a step, too.
         batch_size: samples of one model call on this rank.
-        num_pieces: model calls of one step.
+        num_micro_batches: model calls of one step.
         collate: from items to `(images, targets)`.
         num_workers: processes that read ahead; 0 reads in this one.
         seed: of the augmentation.
@@ -212,7 +200,7 @@ class StepLoader:
         sampler: ResumableSampler,
         *,
         batch_size: int,
-        num_pieces: int,
+        num_micro_batches: int,
         collate: Collate,
         num_workers: int,
         seed: int,
@@ -221,11 +209,11 @@ class StepLoader:
         pin_memory: bool,
     ) -> None:
         self.sampler = sampler
-        self.places = BatchPlaces(sampler, batch_size, num_pieces)
+        self.slots = BatchSlots(sampler, batch_size, num_micro_batches)
         self.loader: DataLoader[Reading] = DataLoader(
-            PlacedDataset(dataset, seed, on_error, sample_name),
-            batch_sampler=self.places,
-            collate_fn=PlacedCollate(collate, sampler.num_replicas, batch_size * num_pieces * sampler.num_replicas),
+            SlotDataset(dataset, seed, on_error, sample_name),
+            batch_sampler=self.slots,
+            collate_fn=SlotCollate(collate, sampler.num_replicas),
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             worker_init_fn=leave_signals_to_the_training,
@@ -237,14 +225,14 @@ class StepLoader:
     def steps_per_epoch(self) -> int:
         """Steps of the first epoch."""
         self.sampler.set_epoch(0)
-        return self.places.num_steps(len(self.sampler))
+        return self.slots.num_steps(len(self.sampler))
 
     def epoch(self, epoch: int, position: int) -> Iterator[tuple[list[Batch], int]]:
         """The batches of every step of an epoch from a position on, and the position after the step."""
-        self.places.begin(epoch, position)
+        self.slots.begin(epoch, position)
         batches: Iterator[Batch] = iter(self.loader)
-        while step := list(islice(batches, self.places.num_pieces)):
-            position += sum(batch.num_places for batch in step)
+        while step := list(islice(batches, self.slots.num_micro_batches)):
+            position += sum(batch.num_slots for batch in step)
             yield [checked(batch) for batch in step], position
 
 
@@ -272,5 +260,5 @@ def _exit_when_the_training_says_so() -> None:
 
 
 def index_name(index: int) -> str:
-    """Name of a sample of which nothing is known but its place in the data set."""
+    """Name of a sample of which nothing is known but its index."""
     return f"sample {index}"

@@ -85,9 +85,12 @@ def make_progress(total: int, step: int, *, is_first_rank: bool) -> PlainProgres
 
 def summary(values: Mapping[str, Any], total: int) -> str:
     """Rate, time left, losses, learning rate, gradient ratio of tail and head, metrics."""
-    rate = 1 / max(values["seconds_per_step"], 1e-9)
-    left = timedelta(seconds=round((total - values["step"]) / rate))
-    parts = [f"epoch {values['epoch']:.2f}", f"{rate:.3g} steps/s", f"{left} left", f"loss {values['loss']:.4g}"]
+    parts = [f"epoch {values['epoch']:.2f}"]
+    seconds = values["seconds_per_step"]
+    if seconds > 0:  # a run that was resumed for its evaluation has made no step
+        left = timedelta(seconds=round((total - values["step"]) * seconds))
+        parts += [f"{1 / seconds:.3g} steps/s", f"{left} left"]
+    parts.append(f"loss {values['loss']:.4g}")
     terms = values["losses"]
     if len(terms) > 1:
         parts.append("(" + ", ".join(f"{name} {value:.4g}" for name, value in terms.items()) + ")")

@@ -6,8 +6,6 @@ tensorboard/       the same numbers as events
 statistics.npz     gradient statistics over time
 """
 
-import dataclasses
-import functools
 import json
 import math
 import os
@@ -21,9 +19,14 @@ from typing import Any
 
 from torch import nn
 
-from equigrad.engine.errors import EngineError
+from equigrad.engine.errors import EngineError, one_line
+from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
-from equigrad.files import atomic_write
+from equigrad.files import atomic_write, write_atomically
+from equigrad.settings import to_json
+
+FORMAT = 2
+"""Version of `recipe.json`; it changes when older readers would misunderstand the file."""
 
 RECIPE, METRICS, TENSORBOARD = "recipe.json", "metrics.jsonl", "tensorboard"
 _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
@@ -47,15 +50,16 @@ class RunLog:
     Args:
         folder: of the run; exists.
         step: of the checkpoint the run goes on from, 0 for a new one.
+        keeps_last_line: False drops the line of that step too, which will be written again.
     """
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path, step: int, *, keeps_last_line: bool = True) -> None:
         # Imported here because it is slow and only the first rank needs it.
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder = folder
         self.history = StatisticsHistory(folder, step)
-        _drop_lines_after(folder / METRICS, step)
+        _drop_lines_after(folder / METRICS, step if keeps_last_line else step - 1)
         self._metrics = (folder / METRICS).open("a", encoding="utf-8")
         self._events = SummaryWriter(str(folder / TENSORBOARD), purge_step=step + 1)
 
@@ -82,20 +86,55 @@ class RunLog:
         self._events.close()
 
 
-def write_recipe(folder: Path, settings: Any, extra: Mapping[str, Any], command: Sequence[str], step: int) -> None:
-    """Describe the run in `recipe.json`; a resumption is added to what is there."""
+def write_recipe(
+    folder: Path, settings: TrainSettings, recipe: Mapping[str, Any], command: Sequence[str], step: int
+) -> None:
+    """Describe the run in `recipe.json`; a resumption is added to what is there.
+
+    Args:
+        folder: of the run.
+        settings: of the training, which are written if `recipe` has no settings of the whole run.
+        recipe: more about the run, as plain data.
+        command: how it was started.
+        step: it starts from.
+    """
     start = {
         "step": step,
         "command": list(command),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": versions(),
-        "settings": plain(settings),
     }
     file = folder / RECIPE
-    earlier = json.loads(file.read_text(encoding="utf-8"))["starts"] if file.exists() else []
-    content = {"seed": settings.seed, **start, **plain(extra), "starts": [*earlier, start]}
-    with atomic_write(file) as stream:
-        stream.write(json.dumps(content, indent=1).encode())
+    earlier = read_recipe(folder)["starts"] if file.exists() else []
+    content = {
+        "format": FORMAT,
+        "seed": settings.seed,
+        **start,
+        "settings": to_json(settings),
+        **recipe,
+        "starts": [*earlier, start],
+    }
+    write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def read_recipe(folder: Path) -> dict[str, Any]:
+    """`recipe.json` of a run; EngineError with one line if it is missing or cannot be understood."""
+    file = folder / RECIPE
+    if not folder.is_dir():
+        raise EngineError(f"{folder}: no such run; expected a folder that `equigrad train` made")
+    if not file.is_file():
+        raise EngineError(f"{folder}: not the folder of a run, it has no {RECIPE}")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise EngineError(f"{file}: not JSON ({one_line(error)})") from None
+    if not isinstance(content, dict) or "format" not in content:
+        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained anew")
+    if content["format"] != FORMAT:
+        raise EngineError(f"{file}: format {content['format']!r} is not known here, expected {FORMAT}")
+    if not isinstance(content.get("starts"), list) or not isinstance(content.get("settings"), dict):
+        raise EngineError(f"{file}: expected the fields starts and settings")
+    return content
 
 
 def versions() -> dict[str, str]:
@@ -107,24 +146,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def plain(value: Any) -> Any:
-    """Settings as JSON: dataclasses become objects, functions and classes their names."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__name__, **fields}
-    if isinstance(value, functools.partial):
-        return {"function": plain(value.func), "arguments": plain(value.args), **plain(value.keywords)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, str | int | float | None):
-        return value
-    if callable(value) and hasattr(value, "__qualname__"):
-        return f"{value.__module__}:{value.__qualname__}"
-    return str(value)
 
 
 def default_command() -> list[str]:

@@ -11,22 +11,10 @@ needs to know nothing but its step.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 Unit = Literal["steps", "epochs"]
 WarmupShape = Literal["linear", "quadratic", "constant"]
-
-
-class Decay(Protocol):
-    """The course of the learning rate after, and under, the warm-up."""
-
-    def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
-        """Share of the base learning rate at a step, counted from 0; `warmup` is the length of the warm-up."""
-        ...
-
-    def describe(self) -> str:
-        """A few words for the user."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -67,8 +55,8 @@ class MultiStep:
 
     def describe(self) -> str:
         """A few words for the user."""
-        places = ", ".join(f"{milestone:,g}" for milestone in self.milestones)
-        return f"x{self.gamma:g} at {self.unit[:-1]} {places}"
+        milestones = ", ".join(f"{milestone:,g}" for milestone in self.milestones)
+        return f"x{self.gamma:g} at {self.unit[:-1]} {milestones}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +122,14 @@ class Poly:
         return f"poly, power {self.power:g}, to {self.floor:g}"
 
 
+Decay = Constant | MultiStep | Cosine | Poly
+"""The course of the learning rate after, and under, the warm-up.
+
+`factor(step, steps_per_epoch, total, warmup)` is the share of the base learning rate at a step, counted from 0, where
+`warmup` is the length of the warm-up in steps. `describe()` is a few words for the user.
+"""
+
+
 @dataclass(frozen=True)
 class Warmup:
     """A gentle start: the factor grows from `start` to 1 and multiplies the decay.
@@ -178,8 +174,8 @@ class Schedule:
     """Length of the training and course of the learning rate.
 
     Args:
-        epochs: length, or
-        steps: length; give one of the two.
+        epochs: length in epochs; none if it is given in steps.
+        steps: length in steps; none if it is given in epochs.
         decay: `Constant`, `MultiStep`, `Cosine` or `Poly`.
         warmup: multiplies the decay; none by default.
     """

@@ -15,9 +15,10 @@ class TrainSettings:
     Args:
         optimizer: `SGD` or `AdamW`.
         schedule: length and learning rate.
-        batch_size: samples of one optimiser step, over all ranks and pieces: results do not depend on their number.
-            The last batch of an epoch is smaller, or left out if the sampler has `drop_last`.
-        accumulate: pieces a rank computes its share of the batch in, one after the other, to save memory.
+        batch_size: samples of one optimiser step, over all ranks and micro-batches. The last batch of an epoch is
+            smaller, or left out if the sampler has `drop_last`.
+        accumulate: micro-batches that a rank computes its share of the batch in, to save memory. Gradient statistics
+            move once a micro-batch.
         max_grad_norm: gradients are scaled down to this norm.
         ema: keep averaged weights beside the weights; they are evaluated.
         frozen: paths of parts that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.

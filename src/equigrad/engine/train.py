@@ -1,7 +1,11 @@
 """The training loop. It knows of a model only that `model(images, targets)` gives a dictionary of losses.
 
     fabric = launch(seed=0)                                   # before anything random or rank aware is built
-    result = train(fabric, model, dataset, sampler, settings, Path("runs/first"))
+    with Training(fabric, model, dataset, sampler, settings, Path("runs/first")) as training:
+        while training.run_to_evaluation():                   # False at the end, or when a signal asked to stop
+            with training.evaluation_model() as evaluated:
+                metrics = …
+            training.log_evaluation(metrics)
 
 A run may be stopped at any step, by SIGTERM, Ctrl-C, `kill -9` or a power cut, and continued with `resume=True` from
 its last checkpoint. On the CPU it then ends with the same weights, bit for bit, as if it had never stopped.
@@ -10,10 +14,12 @@ its last checkpoint. On the CPU it then ends with the same weights, bit for bit,
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn
@@ -23,9 +29,9 @@ from equigrad.engine import random_state
 from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load_checkpoint, save_checkpoint
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.errors import EngineError, one_line
-from equigrad.engine.learner import Learner
+from equigrad.engine.learner import Learner, sum_of
 from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
-from equigrad.engine.loss_watch import LossWatch
+from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
@@ -35,8 +41,6 @@ from equigrad.engine.statistics_history import find_statistics, tail_and_head_ra
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
-Evaluate = Callable[[nn.Module, int], dict[str, float]]
 
 # Looking at a number makes an accelerator wait; on the CPU it costs nothing.
 _CHECK_EVERY_ON_ACCELERATOR = 10
@@ -54,198 +58,199 @@ class TrainResult:
     evaluation: dict[str, float]  # the last one
 
 
-def train(
-    fabric: "Fabric",
-    model: nn.Module,
-    dataset: Any,
-    sampler: ResumableSampler,
-    settings: TrainSettings,
-    run_folder: Path,
-    *,
-    resume: bool = False,
-    collate: Collate = default_collate,
-    sample_name: Callable[[int], str] = index_name,
-    evaluate: Evaluate | None = None,
-    recipe: Mapping[str, Any] | None = None,
-    command: Sequence[str] | None = None,
-) -> TrainResult:
-    """Train a model, from the beginning or from the run's last checkpoint.
+class Training:
+    """A training in its run folder, from the beginning or from the run's last checkpoint; see the module for its use.
 
     Args:
         fabric: from `launch`.
         model: `model(images, targets)` gives a dictionary of losses, whose sum is minimised. Changed in place. If it
-            is `EpochAware`, it is told the epoch.
-        dataset: `dataset[index]` gives one item. It draws random numbers from `random`, `numpy.random` or `torch`.
+            is `EpochAware`, its `set_epoch` is called before each epoch.
+        dataset: `dataset[index]` gives one item. Its random numbers come from `random`, `numpy.random` or `torch`.
         sampler: order of the indices, seeded and resumable, built for this rank after `launch`.
         settings: how to train.
         run_folder: new or empty, unless resumed.
         resume: go on from the last checkpoint; without any, from the beginning.
         collate: from a list of items to `(images, targets)`.
         sample_name: from an index to what messages call the sample, as a rule its file.
-        evaluate: called on every rank with the model in evaluation mode (the averaged one, if kept) and the step.
+        evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
         recipe: what `recipe.json` says besides the settings.
         command: how the run was started, for `recipe.json` and for the line how to resume.
 
     Raises:
         EngineError: one clear line about data, folder, checkpoint or a loss that is not finite.
     """
-    _on_first_rank(fabric, lambda: check_run_folder(run_folder, resume))
-    loader = _make_loader(fabric, dataset, sampler, settings, collate, sample_name)
-    learner = Learner(fabric, model, settings)
-    training = Training(fabric, learner, loader, settings, run_folder, sample_name, evaluate)
-    command = list(command) if command is not None else default_command()
-    try:
-        training.start(resume, recipe or {}, command)
-        return training.run(command)
-    finally:
-        training.close()
-
-
-class Training:
-    """One training: its parts, where it is, and the loop. `train` builds it."""
 
     def __init__(
         self,
         fabric: "Fabric",
-        learner: Learner,
-        loader: StepLoader,
+        model: nn.Module,
+        dataset: Any,
+        sampler: ResumableSampler,
         settings: TrainSettings,
         run_folder: Path,
-        sample_name: Callable[[int], str],
-        evaluate: Evaluate | None,
+        *,
+        resume: bool = False,
+        collate: Collate = default_collate,
+        sample_name: Callable[[int], str] = index_name,
+        evaluates: bool = True,
+        recipe: Mapping[str, Any] | None = None,
+        command: Sequence[str] | None = None,
     ) -> None:
-        self.fabric, self.learner, self.loader, self.settings = fabric, learner, loader, settings
-        self.run_folder, self.sample_name, self.evaluate = run_folder, sample_name, evaluate
-        self.steps_per_epoch = loader.steps_per_epoch()
+        _on_first_rank(fabric, lambda: check_run_folder(run_folder, resume))
+        self.fabric, self.settings, self.run_folder = fabric, settings, run_folder
+        self.sample_name, self.evaluates, self.recipe = sample_name, evaluates, recipe or {}
+        self.command = list(command) if command is not None else default_command()
+        self.resume = resume
+        self.loader = _make_loader(fabric, dataset, sampler, settings, collate, sample_name)
+        self.learner = Learner(fabric, model, settings)
+        self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
         self.check_every = 1 if fabric.device.type == "cpu" else _CHECK_EVERY_ON_ACCELERATOR
         self.checkpoint_every = settings.checkpoint_every or self.steps_per_epoch
+        self.evaluate_every = settings.evaluate_every * self.steps_per_epoch
         self.statistics_every = settings.statistics_every or max(self.total // _NUM_SNAPSHOTS, 1)
 
         self.step = 0  # optimiser steps done
         self.epoch = 0
         self.position = 0  # samples of the epoch that all ranks together have trained on
-        self.watch = LossWatch()
+        self.monitor = LossMonitor()
         self.skipped: Counter[str] = Counter()
         self.evaluation: dict[str, float] = {}
-        self.owes_evaluation = False
+        self.evaluation_pending = False  # due at this step, and not logged yet
+        self.interrupted = False
 
+        self.stop = StopRequest()
         self.log: RunLog | None = None  # on the first rank
         self.progress = PlainProgress(self.total, is_silent=not fabric.is_global_zero)
+        self._epoch_batches: Iterator[tuple[list[Batch], int]] | None = None
         self._timer = _Timer()
+        self._open = ExitStack()
 
-    def start(self, resume: bool, recipe: Mapping[str, Any], command: Sequence[str]) -> None:
-        """Open the run folder and, if asked, go to the last checkpoint."""
+    def __enter__(self) -> Self:
+        """Open the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
         random_state.seed_all(random_state.mixed_seed(self.settings.seed, self.fabric.global_rank))
-        if resume:
+        if self.resume:
             self._resume()
         if self.fabric.is_global_zero:
             self.run_folder.mkdir(parents=True, exist_ok=True)
-            write_recipe(self.run_folder, self.settings, recipe, command, self.step)
-            self.log = RunLog(self.run_folder, self.step)
+            write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step)
+            self.log = RunLog(self.run_folder, self.step, keeps_last_line=not self.evaluation_pending)
             if self.step == 0:
                 self.log.snapshot(0, self.learner.model)
         self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
+        self._open.enter_context(self.stop)
+        return self
 
-    def run(self, command: Sequence[str]) -> TrainResult:
-        """Train to the end, or until a signal comes."""
-        with StopRequest() as stop:
-            interrupted = self._run_epochs(stop)
-        if interrupted:
-            resumption = shlex.join([*command, *([] if "--resume" in command else ["--resume"])])
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+        if error is None and self.interrupted:
+            resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
             self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
-        if self.skipped:
+        if error is None and self.skipped:
             self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
-        return TrainResult(self.step, self.total, interrupted, dict(self.skipped), self.evaluation)
-
-    def close(self) -> None:
-        """Finish display and files."""
         self.progress.close()
         if self.log is not None:
             self.log.close()
 
-    def _run_epochs(self, stop: StopRequest) -> bool:
-        """Whether the run was interrupted."""
-        if self.owes_evaluation:
-            self._pay_evaluation()
-        while self.step < self.total:
-            if isinstance(self.learner.model, EpochAware):
-                self.learner.model.set_epoch(self.epoch)
+    def run_to_evaluation(self) -> bool:
+        """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
+
+        The checkpoint of the step is written before, so that a crash in the evaluation loses no step.
+        """
+        if self.evaluation_pending:  # it was due when the run was stopped
+            return True
+        while self.step < self.total and not self.interrupted:
+            if self._epoch_batches is None:
+                if isinstance(self.learner.model, EpochAware):
+                    self.learner.model.set_epoch(self.epoch)
+                self._epoch_batches = self.loader.epoch(self.epoch, self.position)
             self._timer.start()
-            for batches, position in self.loader.epoch(self.epoch, self.position):
-                self._timer.data_arrived()
-                interrupted = self._train_step(batches, position, stop)
-                self._timer.step_done()
-                self._after_step(interrupted)
-                if interrupted or self.step == self.total:
-                    return interrupted and (self.step < self.total or self.owes_evaluation)
-                self._timer.start()
-            self.epoch, self.position = self.epoch + 1, 0
+            batches, position = next(self._epoch_batches, (None, 0))
+            if batches is None:
+                self.epoch, self.position, self._epoch_batches = self.epoch + 1, 0, None
+                continue
+            self._timer.data_arrived()
+            should_stop = self._train_step(batches, position)
+            self._timer.step_done()
+            self._after_step(should_stop)
+            if self.evaluation_pending and not self.interrupted:
+                return True
         return False
 
-    def _train_step(self, batches: list[Batch], position: int, stop: StopRequest) -> bool:
+    @contextmanager
+    def evaluation_model(self) -> Iterator[nn.Module]:
+        """The model to evaluate, the averaged one if it is kept, in evaluation mode; the training does not notice."""
+        with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
+            yield model
+
+    def log_evaluation(self, metrics: Mapping[str, float]) -> None:
+        """Write the metrics of the evaluation that was due; every rank must call."""
+        self.evaluation = {name: float(value) for name, value in metrics.items()}
+        self.evaluation_pending = False
+        self._log({"evaluation": self.evaluation})
+        if self._is_due(self.step, self.checkpoint_every):
+            self._save()
+
+    @property
+    def result(self) -> TrainResult:
+        """How it ended."""
+        return TrainResult(self.step, self.total, self.interrupted, dict(self.skipped), self.evaluation)
+
+    def _train_step(self, batches: list[Batch], position: int) -> bool:
         """One optimiser step; whether the run should stop after it."""
-        for number, batch in enumerate(batches, start=1):
-            losses = self.learner.backward(batch.data, len(batches), is_last=number == len(batches))
-            self.watch.add(self.step + 1, losses, batch.samples)
+        learner, is_last = self.learner, [False] * (len(batches) - 1) + [True]
+        for batch, last in zip(batches, is_last, strict=True):
+            images, targets = learner.to_device(batch.data)
+            with learner.gradient_exchange(last):
+                losses = learner.wrapped(images, targets)
+                self.fabric.backward(sum_of(losses) / len(batches))
+            detached = {name: loss.detach() for name, loss in losses.items()}
+            self.monitor.add(self.step + 1, detached, batch.samples)
             self._count_skipped(batch)
-        should_stop = self._check(stop)
-        self.learner.step(self._lr_factor(self.step))
+        should_stop = self._check()
+        learner.step(self._lr_factor(self.step))
         self.step, self.position = self.step + 1, position
         return should_stop
 
-    def _check(self, stop: StopRequest) -> bool:
-        """Between gradients and their use: refuse losses that are not finite; whether any rank was told to stop.
+    def _check(self) -> bool:
+        """Between gradients and their use: refuse losses that are not finite; whether any rank was asked to stop.
 
         Ranks agree on both here, so none waits for one that is gone. On an accelerator only every few steps, and always
         before a checkpoint, which must be a good one.
         """
         step = self.step + 1
-        if step % self.check_every and not self._is_due(step, self.checkpoint_every):
+        if step % self.check_every and not self._is_due(step, self.checkpoint_every, self.evaluate_every):
             return False
-        alarm = self.watch.alarm(self.sample_name)
-        is_broken, should_stop = any_rank(self.fabric, alarm is not None, stop.is_set)
+        alarm = self.monitor.alarm(self.sample_name)
+        is_broken, should_stop = any_rank(self.fabric, alarm is not None, self.stop.is_set)
         if is_broken:
             alarms = [text for text in gather_objects(self.fabric, alarm) if text]
             raise EngineError(f"{alarms[0]}; {self._last_checkpoint()}")
         return should_stop
 
-    def _after_step(self, interrupted: bool) -> None:
+    def _after_step(self, should_stop: bool) -> None:
         self.progress.advance(self.step)
-        evaluates = self._is_due(self.step, self.settings.evaluate_every * self.steps_per_epoch)
+        self.evaluation_pending = self.evaluates and self._is_due(self.step, self.evaluate_every)
         # A scheduler that sent a signal does not wait for an evaluation: it follows after resuming, with its log line.
-        self.owes_evaluation = evaluates and interrupted and self.evaluate is not None
-        if not self.owes_evaluation:
-            self._evaluate_and_log(evaluates)
+        self.interrupted = should_stop and (self.step < self.total or self.evaluation_pending)
+        if not self.evaluation_pending and self._is_due(self.step, self.settings.log_every):
+            self._log({})
         if self.log is not None and self._is_due(self.step, self.statistics_every):
             self.log.snapshot(self.step, self.learner.model)
-        if interrupted or self._is_due(self.step, self.checkpoint_every):
+        if should_stop or self.evaluation_pending or self._is_due(self.step, self.checkpoint_every):
             self._save()
 
-    def _is_due(self, step: int, every: int) -> bool:
-        return step % every == 0 or step == self.total
-
-    def _evaluate_and_log(self, evaluates: bool) -> None:
-        if evaluates and self.evaluate is not None:
-            # Evaluating or not must not change the training.
-            with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
-                self.evaluation = {name: float(value) for name, value in self.evaluate(model, self.step).items()}
-            self._log({"evaluation": self.evaluation})
-        elif self._is_due(self.step, self.settings.log_every):
-            self._log({})
-
-    def _pay_evaluation(self) -> None:
-        self.owes_evaluation = False
-        set_learning_rate(self.learner.optimizer, self._lr_factor(self.step - 1))  # for the log
-        self._evaluate_and_log(evaluates=True)
-        self._save()
+    def _is_due(self, step: int, *intervals: int) -> bool:
+        return step == self.total or any(step % interval == 0 for interval in intervals)
 
     def _lr_factor(self, step: int) -> float:
         return self.settings.schedule.factor(step, self.steps_per_epoch, self.total)
 
     def _log(self, evaluation: dict[str, dict[str, float]]) -> None:
         num_skipped = float(sum(self.skipped.values())) * self.fabric.world_size
-        means = mean_over_ranks(self.fabric, {**self.watch.means(), "skipped": num_skipped})
+        means = mean_over_ranks(self.fabric, {**self.monitor.means(), "skipped": num_skipped})
         skipped = round(means.pop("skipped"))
         values: dict[str, Any] = {
             "step": self.step,
@@ -275,7 +280,7 @@ class Training:
         broken = self.learner.broken_parameter()
         if broken is not None:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
-        own = {"random": random_state.capture(), "losses": self.watch.state_dict(), "skipped": dict(self.skipped)}
+        own = {"random": random_state.capture(), "losses": self.monitor.state_dict(), "skipped": dict(self.skipped)}
         per_rank = gather_objects(self.fabric, own)
         if self.log is not None:
             self.log.sync()
@@ -285,7 +290,7 @@ class Training:
                 "batch_size": self.settings.batch_size,
                 "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
                 "evaluation": self.evaluation,
-                "owes_evaluation": self.owes_evaluation,
+                "evaluation_pending": self.evaluation_pending,
                 "ranks": per_rank,
             }
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
@@ -312,8 +317,10 @@ class Training:
         except ValueError as error:
             raise EngineError(f"the checkpoint does not fit the data: {one_line(error)}") from error
         self.step, self.evaluation = content["step"], content["evaluation"]
-        self.owes_evaluation = content["owes_evaluation"] and self.evaluate is not None
         self.epoch, self.position = content["sampler"]["epoch"], content["sampler"]["position"]
+        self.evaluation_pending = content["evaluation_pending"] and self.evaluates
+        if self.evaluation_pending:
+            set_learning_rate(self.learner.optimizer, self._lr_factor(self.step - 1))  # for the log
         self._load_own(content["ranks"])
 
     def _load_own(self, ranks: list[dict[str, Any]]) -> None:
@@ -321,7 +328,7 @@ class Training:
         if len(ranks) == self.fabric.world_size:
             own = ranks[self.fabric.global_rank]
             self.skipped = Counter(own["skipped"])
-            self.watch.load_state_dict(own["losses"], self.fabric.device)
+            self.monitor.load_state_dict(own["losses"], self.fabric.device)
             random_state.restore(own["random"])
             return
         if self.fabric.is_global_zero:
@@ -331,6 +338,35 @@ class Training:
     def _last_checkpoint(self) -> str:
         files = checkpoint_files(self.run_folder)
         return f"the last good checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
+
+
+def train(
+    fabric: "Fabric",
+    model: nn.Module,
+    dataset: Any,
+    sampler: ResumableSampler,
+    settings: TrainSettings,
+    run_folder: Path,
+    *,
+    resume: bool = False,
+    collate: Collate = default_collate,
+    sample_name: Callable[[int], str] = index_name,
+) -> TrainResult:
+    """Train to the end without evaluations; arguments as in `Training`."""
+    with Training(
+        fabric,
+        model,
+        dataset,
+        sampler,
+        settings,
+        run_folder,
+        resume=resume,
+        collate=collate,
+        sample_name=sample_name,
+        evaluates=False,
+    ) as training:
+        training.run_to_evaluation()
+    return training.result
 
 
 class _Timer:
@@ -369,8 +405,8 @@ def _make_loader(
     loader = StepLoader(
         dataset,
         sampler,
-        batch_size=_piece_size(settings, fabric.world_size),
-        num_pieces=settings.accumulate,
+        batch_size=_micro_batch_size(settings, fabric.world_size),
+        num_micro_batches=settings.accumulate,
         collate=collate,
         num_workers=settings.num_workers,
         seed=settings.seed,
@@ -392,13 +428,13 @@ def _check_sampler(fabric: "Fabric", sampler: ResumableSampler) -> None:
         )
 
 
-def _piece_size(settings: TrainSettings, world_size: int) -> int:
+def _micro_batch_size(settings: TrainSettings, world_size: int) -> int:
     """Samples of one model call."""
-    num_pieces = world_size * settings.accumulate
-    if settings.batch_size % num_pieces:
+    num_parts = world_size * settings.accumulate
+    if settings.batch_size % num_parts:
         parts = f"{world_size} processes with accumulate={settings.accumulate}"
         raise EngineError(f"batch_size {settings.batch_size} does not divide evenly among {parts}")
-    return settings.batch_size // num_pieces
+    return settings.batch_size // num_parts
 
 
 def _on_first_rank(fabric: "Fabric", check: Callable[[], None]) -> None:

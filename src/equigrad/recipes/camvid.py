@@ -3,17 +3,12 @@
 equigrad train camvid:deeplabv3plus_lite0 --set method=softmax_eql --set data.root=FOLDER
 """
 
-from functools import partial
-
-from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
-from equigrad.engine.schedule import Poly
-from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0
-from equigrad.models.backbones.efficientnet_lite import PACKAGE
-from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
-from equigrad.recipes.segmentation import SegmentationRecipe
-from equigrad.recipes.segmentation_data import CamVid
+from equigrad.engine import SGD, Poly, Schedule, TrainSettings, Warmup
+from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method
+from equigrad.tasks.backbones import DilatedLite0
+from equigrad.tasks.segmentation.data import CamVid
+from equigrad.tasks.segmentation.heads import DeepLabV3Plus
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
 # Up to a stride of 4, where a step spends a third of its time.
 _LOW_BLOCKS = ("backbone.stem", "backbone.blocks.0", "backbone.blocks.1", "backbone.blocks.2")
@@ -23,9 +18,9 @@ def deeplabv3plus_lite0(method: PixelMethodName = "ce") -> SegmentationRecipe:
     """DeepLabV3+ on EfficientNet-Lite0 from ImageNet, its low blocks as they are, crops of 192 x 144, 24 epochs."""
     return SegmentationRecipe(
         data=CamVid(crop_size=(144, 192)),
-        backbone=Backbone(DilatedEfficientNetLite0, PACKAGE),
-        head=partial(DeepLabV3PlusHead, channels=128, dilations=(1, 6, 12, 18)),  # light, and for a stride of 16
-        method=pixel_method(method)[1],
+        backbone=DilatedLite0(),
+        head=DeepLabV3Plus(channels=128, dilations=(1, 6, 12, 18)),  # light, and for a stride of 16
+        method=pixel_method(method),
         training=TrainSettings(
             optimizer=SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
             schedule=Schedule(epochs=24, decay=Poly(), warmup=Warmup(20)),

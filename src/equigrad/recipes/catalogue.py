@@ -1,14 +1,16 @@
 """Recipes by name: `module:function` below `equigrad.recipes`, or any other importable module."""
 
+import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
-from equigrad.recipes.classification import ClassificationRecipe
-from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.overrides import override, parse_text
-from equigrad.recipes.segmentation import SegmentationRecipe
+from equigrad.engine import EngineError
+from equigrad.engine.run_log import read_recipe
+from equigrad.settings import differences, list_settings, nearest, override, parse_text, to_json
+from equigrad.tasks.run_folder import Recipe, recipe_of_run
 
 MODULES = (
     "tiny",
@@ -23,7 +25,39 @@ MODULES = (
     "two_stage",
 )
 
-Recipe = ClassificationRecipe | DetectionRecipe | SegmentationRecipe
+MAY_CHANGE = (
+    "device",
+    "shown",
+    "test_batch_size",
+    "training.accumulate",
+    "training.checkpoint_every",
+    "training.evaluate_every",
+    "training.keep_checkpoints",
+    "training.log_every",
+    "training.num_workers",
+    "training.on_error",
+    "training.schedule",
+    "training.statistics_every",
+)
+"""Settings that a resumed run may have otherwise, besides the paths of its data; a longer schedule goes on further."""
+
+
+class NamedRecipe(NamedTuple):
+    """A recipe, and how it was asked for."""
+
+    name: str
+    assignments: Sequence[str]  # as given by --set
+    arguments: Mapping[str, Any]  # those of them that are arguments of its function
+    recipe: Recipe
+
+    def source(self) -> dict[str, Any]:
+        """What `recipe.json` says about it: enough to rebuild it without the function."""
+        return {
+            "recipe": self.name,
+            "set": list(self.assignments),
+            "arguments": dict(self.arguments),
+            "settings": to_json(self.recipe),
+        }
 
 
 def all_recipes() -> Iterator[tuple[str, Callable[..., Recipe]]]:
@@ -35,34 +69,77 @@ def all_recipes() -> Iterator[tuple[str, Callable[..., Recipe]]]:
                 yield f"{module_name}:{name}", function
 
 
-def load_recipe(name: str, assignments: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
     """The recipe of a name, with `--set` assignments: arguments of its function by plain name, else fields by path.
 
     Raises:
         ValueError: one line on what is wrong with the name or an assignment.
     """
-    function = _function(name)
-    parameters = inspect.signature(function).parameters
-    arguments: dict[str, Any] = {}
-    fields = []
-    for assignment in assignments:
-        path, _, text = assignment.partition("=")
-        if path in parameters:
-            arguments[path] = parse_text(text, parameters[path].annotation, path)
-        else:
-            fields.append(assignment)
-    return override(function(**arguments), fields)
+    function = recipe_function(name)
+    arguments, fields = _split(function, assignments)
+    recipe = function(**arguments)
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"recipe {name!r}: the function must return a recipe, got {type(recipe).__name__}")
+    try:
+        return NamedRecipe(name, assignments, arguments, override(recipe, fields))
+    except ValueError as error:
+        raise ValueError(f"{error}{_hint(function, recipe, fields)}") from None
+
+
+def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
+    """The recipe of a run that goes on, from its folder; EngineError if the name or an assignment asks for another."""
+    content = read_recipe(folder)
+    if content.get("recipe") != name:
+        raise EngineError(f"{folder} is a run of {content.get('recipe')}, which cannot go on as {name}")
+    stored, arguments = recipe_of_run(folder), content.get("arguments", {})
+    given, fields = _split(recipe_function(name), assignments)
+    trained_with = {**_defaults(name), **arguments}
+    for argument, value in given.items():
+        if trained_with[argument] != value:
+            raise EngineError(f"{folder} was trained with {argument}={trained_with[argument]}, not with {value}")
+    recipe = override(stored, fields)
+    for path, (old, new) in differences(stored, recipe).items():
+        is_path = path.startswith("data.") and isinstance(new, Path)
+        if not is_path and not any(path == allowed or path.startswith(f"{allowed}.") for allowed in MAY_CHANGE):
+            raise EngineError(f"{folder} was trained with {path}={old}, which cannot change to {new} when it goes on")
+    return NamedRecipe(name, [*content.get("set", []), *assignments], arguments, recipe)
+
+
+def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = None) -> Recipe:
+    """The recipe of a run with other settings; arguments of its function only where it is a recipe of the package.
+
+    Args:
+        folder: of the run.
+        assignments: what to change.
+        own: name of the user's own recipe, for a run with parts that the package does not know. It is imported, which
+            a name in a run folder never is.
+    """
+    if own is not None:
+        return load_recipe(own, [*map(str, read_recipe(folder).get("set", [])), *assignments]).recipe
+    content, stored = read_recipe(folder), recipe_of_run(folder)
+    name, arguments = str(content.get("recipe", "")), content.get("arguments", {})
+    if name.partition(":")[0] not in MODULES:
+        return override(stored, assignments)
+    function = recipe_function(name)
+    given, fields = _split(function, assignments)
+    if given:
+        # Only what the arguments change is taken over: a default that differs from that of the run stays the run's.
+        before, after = function(**arguments), function(**{**arguments, **given})
+        changed = {path.partition(".")[0] for path in differences(before, after)}
+        stored = dataclasses.replace(stored, **{field: getattr(after, field) for field in changed})
+    return override(stored, fields)
 
 
 def rows_of_recipe(name: str, assignments: Sequence[str] = ()) -> list[list[str]]:
     """What to set for every row of its table that a recipe stands for: all its methods, unless one is set."""
-    parameter = inspect.signature(_function(name)).parameters.get("method")
+    parameter = inspect.signature(recipe_function(name)).parameters.get("method")
     if parameter is None or any(assignment.startswith("method=") for assignment in assignments):
         return [list(assignments)]
     return [[f"method={method}", *assignments] for method in get_args(parameter.annotation)]
 
 
-def _function(name: str) -> Callable[..., Recipe]:
+def recipe_function(name: str) -> Callable[..., Recipe]:
+    """The function of a recipe; ValueError with one line, and the nearest name, if there is none."""
     module_name, separator, function_name = name.partition(":")
     if not separator:
         raise ValueError(f"recipe {name!r}: expected module:function, such as tiny:softmax_eql; see `equigrad recipes`")
@@ -70,10 +147,36 @@ def _function(name: str) -> Callable[..., Recipe]:
     try:
         module = importlib.import_module(path)
     except ModuleNotFoundError as error:
-        raise ValueError(f"recipe {name!r}: no module {module_name!r} ({error}); see `equigrad recipes`") from None
+        hint = nearest(name, (known for known, _ in all_recipes()))
+        raise ValueError(f"recipe {name!r}: {error}{hint}; see `equigrad recipes`") from None
     function = getattr(module, function_name, None)
     if not callable(function):
         known = [known for known, _ in all_recipes() if known.startswith(f"{module_name}:")]
         raise ValueError(f"recipe {name!r}: no such function; {module_name} has {', '.join(known) or 'no recipes'}")
     recipe: Callable[..., Recipe] = function
     return recipe
+
+
+def _split(function: Callable[..., Recipe], assignments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Assignments as arguments of a recipe's function, and as fields of what it returns."""
+    parameters = inspect.signature(function).parameters
+    arguments: dict[str, Any] = {}
+    fields = []
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if path in parameters and separator:
+            arguments[path] = parse_text(text, parameters[path].annotation, path)
+        else:
+            fields.append(assignment)
+    return arguments, fields
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    return {key: value.default for key, value in inspect.signature(recipe_function(name)).parameters.items()}
+
+
+def _hint(function: Callable[..., Recipe], recipe: Recipe, fields: Sequence[str]) -> str:
+    """The arguments of the function, where a wrong name is near one."""
+    known = {setting.path for setting in list_settings(recipe)}
+    wrong = [path for path in (field.partition("=")[0] for field in fields) if path not in known]
+    return "".join(nearest(path, inspect.signature(function).parameters) for path in wrong if "." not in path)

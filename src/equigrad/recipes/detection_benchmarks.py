@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from equigrad.engine import SGD, MultiStep, Schedule, TrainSettings, Warmup
-from equigrad.recipes.detection_data import CocoFiles, OpenImages
+from equigrad.tasks.detection.data import CocoFiles, OpenImages
 
 # Images of both splits lie in COCO's train2017 and val2017. Those without annotation, 782 of them, are left out, as in
 # the published code of two-stage detectors.

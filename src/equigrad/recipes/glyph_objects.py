@@ -8,23 +8,18 @@
 What they come to is in docs/evidence/one_stage.md and two_stage.md.
 """
 
-from dataclasses import replace
-from functools import partial
-
-from equigrad.engine import SGD, Schedule, TrainSettings, Warmup
-from equigrad.engine.schedule import Cosine
-from equigrad.models.detection.one_stage.atss import improved_atss
-from equigrad.models.detection.pyramids.small_fpn import SmallFPN
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
-from equigrad.recipes.dense_methods import DENSE_METHODS, DenseMethodName, OneStage
-from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.detection_data import GlyphObjects
-from equigrad.recipes.detection_views import ShorterSide
-from equigrad.recipes.roi_methods import ROI_METHODS, RoIMethodName, TwoStage
+from equigrad.recipes.methods import one_stage as one_stage_methods
+from equigrad.recipes.methods import two_stage as two_stage_methods
+from equigrad.tasks.backbones import SmallPyramid
+from equigrad.tasks.detection.data import GlyphObjects
+from equigrad.tasks.detection.detectors import RCNN, ImprovedAtss
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
 
 # No flips: a mirrored glyph is another character.
-_VIEWS = ShorterSide(short=(96,), test_short=96, long=96, flip=0.0)
+_PREPROCESSING = ShorterSide(short=(96,), test_short=96, long=96, flip=0.0)
 
 # The paper's 0.001 is for LVIS, whose batches have a hundred times the anchors and sixteen times the RoIs of one here.
 # The negative gradient of a category that is not there grows with their number, and in focal loss with the third power
@@ -32,36 +27,35 @@ _VIEWS = ShorterSide(short=(96,), test_short=96, long=96, flip=0.0)
 _PRIOR = 0.01
 
 
-def one_stage(method: DenseMethodName = "efl") -> DetectionRecipe:
+def one_stage(method: one_stage_methods.DenseMethodName = "efl") -> DetectionRecipe:
     """The improved baseline on a small pyramid."""
     return DetectionRecipe(
         data=GlyphObjects(),
-        views=_VIEWS,
-        backbone=partial(SmallFPN, width=16, strides=(8, 16, 32), num_channels=64),
-        detector=OneStage(partial(improved_atss, prior=_PRIOR), DENSE_METHODS[method]),
+        preprocessing=_PREPROCESSING,
+        backbone=SmallPyramid(width=16, strides=(8, 16, 32), num_channels=64),
+        detector=ImprovedAtss(prior=_PRIOR),
+        method=one_stage_methods.METHODS[method],
         training=_training(lr=0.1, epochs=5, max_grad_norm=35.0),
         test_batch_size=16,
     )
 
 
-def mask_rcnn(method: RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
+def mask_rcnn(method: two_stage_methods.RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
     """Mask R-CNN on a small pyramid, with few RoIs an image."""
-    chosen = ROI_METHODS[method]
-    if chosen.bias_prior is not None:
-        chosen = replace(chosen, bias_prior=_PRIOR)
-    build = partial(
-        faster_rcnn,
-        num_features=256,
-        num_mask_channels=32,
-        sampling_ratio=1,  # most bins are smaller than a place of the map
-        num_proposals=100,
-        sampler=RoISampler(32),
-    )
     return DetectionRecipe(
         data=GlyphObjects(),
-        views=_VIEWS,
-        backbone=partial(SmallFPN, width=16, strides=(4, 8, 16, 32), num_channels=32),
-        detector=TwoStage(chosen, with_masks=True, class_agnostic=True, build=build),
+        preprocessing=_PREPROCESSING,
+        backbone=SmallPyramid(width=16, strides=(4, 8, 16, 32), num_channels=32),
+        detector=RCNN(
+            with_masks=True,
+            class_agnostic=True,
+            num_features=256,
+            num_mask_channels=32,
+            sampling_ratio=1,  # most bins are smaller than a cell of the map
+            num_proposals=100,
+            rois=RoISampler(32),
+        ),
+        method=two_stage_methods.with_prior(two_stage_methods.METHODS[method], _PRIOR),
         training=_training(lr=0.05, epochs=2, max_grad_norm=5.0),
         test_batch_size=16,
     )

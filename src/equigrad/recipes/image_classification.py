@@ -9,23 +9,21 @@ re-implemented all rows: single precision, no averaged weights, no warm-up.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings
-from equigrad.models.backbones.normalization import INATURALIST18
-from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.classification import ClassificationRecipe
-from equigrad.recipes.image_data import PublishedImages
-from equigrad.recipes.methods import LADE_INATURALIST, ROWS, MethodName
+from equigrad.models.backbones.resnets import TORCHVISION
+from equigrad.recipes.methods.classification import CE, LADE_INATURALIST, METHODS, MethodName
+from equigrad.tasks.backbones import ResNet
+from equigrad.tasks.classification.data import PublishedImages
+from equigrad.tasks.classification.recipe import ClassificationRecipe
 
 
 def imagenet_lt_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
     """ImageNet-LT, ResNet-50 from scratch, 90 epochs."""
     baseline = ClassificationRecipe(
         data=PublishedImages("imagenet_lt"),
-        backbone=Backbone(resnet50),
-        method=ROWS["ce"][1],
+        backbone=ResNet(),
+        method=CE,
         training=_training(epochs=90, lr=0.2, weight_decay=5e-4, batch_size=512),
         table="imagenet_lt (ResNet-50)",
     )
@@ -35,7 +33,7 @@ def imagenet_lt_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
 
 def imagenet_lt_resnext50(method: MethodName = "ce") -> ClassificationRecipe:
     """ImageNet-LT, ResNeXt-50 from scratch, 90 epochs."""
-    return replace(imagenet_lt_resnet50(method), backbone=Backbone(resnext50), table="imagenet_lt (ResNeXt-50)")
+    return replace(imagenet_lt_resnet50(method), backbone=ResNet("resnext50"), table="imagenet_lt (ResNeXt-50)")
 
 
 def places_lt_resnet152(method: MethodName = "ce") -> ClassificationRecipe:
@@ -45,8 +43,8 @@ def places_lt_resnet152(method: MethodName = "ce") -> ClassificationRecipe:
     frozen = tuple(f"backbone.{part}" for part in earlier)
     baseline = ClassificationRecipe(
         data=PublishedImages("places_lt"),
-        backbone=Backbone(resnet152, TORCHVISION),
-        method=ROWS["ce"][1],
+        backbone=ResNet("resnet152", TORCHVISION),
+        method=CE,
         training=replace(_training(epochs=30, lr=0.2, weight_decay=5e-4, batch_size=256), frozen=frozen),
         table="place_Lt (ResNet-152)",
     )
@@ -58,8 +56,8 @@ def inaturalist18_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
     """iNaturalist 2018, ResNet-50 from scratch, 90 epochs."""
     baseline = ClassificationRecipe(
         data=PublishedImages("inaturalist18", color_jitter=0.0),
-        backbone=Backbone(partial(resnet50, pixels=INATURALIST18)),
-        method=ROWS["ce"][1],
+        backbone=ResNet(pixels="inaturalist18"),
+        method=CE,
         training=_training(epochs=90, lr=0.2, weight_decay=1e-4, batch_size=512),
         table="inat (ResNet-50)",
     )
@@ -92,5 +90,5 @@ def _row(
     baseline: ClassificationRecipe, name: MethodName, second_stages: Mapping[MethodName, TrainSettings]
 ) -> ClassificationRecipe:
     """The baseline with the method of a row; a second stage has settings of its own."""
-    label, method = ROWS[name]
+    label, method = METHODS[name]
     return replace(baseline, method=method, row=label, training=second_stages.get(name, baseline.training))

@@ -10,24 +10,12 @@ mmdetection, and trained as Baseline† is: with the paper's learning rate of 0.
 gradients, which it found most one-stage detectors to need.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from equigrad.engine import Schedule, Warmup
-from equigrad.models.backbones.resnets import TORCHVISION
-from equigrad.models.detection.one_stage.atss import atss, improved_atss
-from equigrad.models.detection.one_stage.detector import DenseDetector
-from equigrad.models.detection.one_stage.fcos import fcos
-from equigrad.models.detection.one_stage.paa import paa
-from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
-from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.dense_methods import FL, FL_EQL, DenseMethod, OneStage, efl
-from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.detection_benchmarks import (
     LVIS_V1_WITH_EMPTY,
     OPENIMAGES,
@@ -35,12 +23,17 @@ from equigrad.recipes.detection_benchmarks import (
     SCHEDULE_OPENIMAGES,
     detector_training,
 )
-from equigrad.recipes.detection_data import CocoFiles
-from equigrad.recipes.detection_views import ShorterSide
+from equigrad.recipes.methods.one_stage import METHODS
+from equigrad.tasks.backbones import Depth, ResNetPyramid
+from equigrad.tasks.detection.data import CocoFiles
+from equigrad.tasks.detection.detectors import Atss, Fcos, ImprovedAtss, OneStageDetector, Paa, RetinaNet
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.losses import Efl
+from equigrad.tasks.methods import DenseMethod
 
-Depth = Literal[50, 101]
+FL, FL_EQL, EFL = METHODS["fl"], METHODS["fl_eql"], METHODS["efl"]
 
-_RESNETS = {50: resnet50_fpn, 101: resnet101_fpn}
 _LONG_WARMUP = replace(SCHEDULE_2X, warmup=Warmup(1, "epochs"))
 
 COCO = CocoFiles(
@@ -56,16 +49,16 @@ COCO = CocoFiles(
 class Design:
     """A detector, and the levels its pyramid has above P5; see `equigrad.models.detection.pyramids.feature_pyramid`."""
 
-    build: Callable[..., DenseDetector]
+    detector: OneStageDetector
     extra: ExtraLevels
     extra_relu: bool = False
 
 
-RETINANET = Design(retinanet, "c5")
-FCOS = Design(fcos, "p5", extra_relu=True)
-PAA = Design(paa, "p5")
-ATSS = Design(atss, "p5")
-IMPROVED_BASELINE = Design(improved_atss, "lateral")
+RETINANET = Design(RetinaNet(), "c5")
+FCOS = Design(Fcos(), "p5", extra_relu=True)
+PAA = Design(Paa(), "p5")
+ATSS = Design(Atss(), "p5")
+IMPROVED_BASELINE = Design(ImprovedAtss(), "lateral")
 
 
 @dataclass(frozen=True)
@@ -83,11 +76,16 @@ class Row:
     design: Design = IMPROVED_BASELINE
 
 
+def _scaled(focus_scale: float) -> DenseMethod:
+    """EFL; the scale 0 is focal loss."""
+    return DenseMethod(Efl(focus_scale=focus_scale))
+
+
 MainName = Literal["retinanet", "baseline", "efl"]
 MAIN: dict[MainName, Row] = {
     "retinanet": Row("RetinaNet", FL, RETINANET),
     "baseline": Row("Baseline†", FL),
-    "efl": Row("EFL", efl()),
+    "efl": Row("EFL", EFL),
 }
 
 
@@ -104,9 +102,9 @@ def lvis_r101(method: MainName = "efl") -> DetectionRecipe:
 ComponentsName = Literal["none", "wf", "ff", "wf_ff"]
 COMPONENTS: dict[ComponentsName, Row] = {
     "none": Row("none", FL),
-    "wf": Row("WF", efl(focusing=False)),
-    "ff": Row("FF", efl(weighting=False)),
-    "wf_ff": Row("WF FF", efl()),
+    "wf": Row("WF", DenseMethod(Efl(focusing=False))),
+    "ff": Row("FF", DenseMethod(Efl(weighting=False))),
+    "wf_ff": Row("WF FF", EFL),
 }
 
 
@@ -117,12 +115,12 @@ def components(method: ComponentsName = "wf_ff") -> DetectionRecipe:
 
 ScaleName = Literal["s0", "s1", "s2", "s4", "s8", "s12"]
 SCALES: dict[ScaleName, Row] = {
-    "s0": Row("s=0", efl(0.0)),
-    "s1": Row("s=1", efl(1.0)),
-    "s2": Row("s=2", efl(2.0)),
-    "s4": Row("s=4", efl(4.0)),
-    "s8": Row("s=8", efl(8.0)),
-    "s12": Row("s=12", efl(12.0)),
+    "s0": Row("s=0", _scaled(0.0)),
+    "s1": Row("s=1", _scaled(1.0)),
+    "s2": Row("s=2", _scaled(2.0)),
+    "s4": Row("s=4", _scaled(4.0)),
+    "s8": Row("s=8", _scaled(8.0)),
+    "s12": Row("s=12", _scaled(12.0)),
 }
 
 
@@ -132,7 +130,7 @@ def focus_scales(method: ScaleName = "s8") -> DetectionRecipe:
 
 
 LossName = Literal["fl", "fl_eql", "efl"]
-LOSSES: dict[LossName, Row] = {"fl": Row("FL", FL), "fl_eql": Row("FL+EQL", FL_EQL), "efl": Row("EFL", efl())}
+LOSSES: dict[LossName, Row] = {"fl": Row("FL", FL), "fl_eql": Row("FL+EQL", FL_EQL), "efl": Row("EFL", EFL)}
 
 
 def lvis_fcos(method: LossName = "efl") -> DetectionRecipe:
@@ -168,9 +166,9 @@ def openimages_r101(method: MainName = "efl") -> DetectionRecipe:
 CocoName = Literal["fl", "s2", "s4", "s8"]
 COCO_ROWS: dict[CocoName, Row] = {
     "fl": Row("FL", FL),
-    "s2": Row("EFL(s=2)", efl(2.0)),
-    "s4": Row("EFL(s=4)", efl(4.0)),
-    "s8": Row("EFL(s=8)", efl(8.0)),
+    "s2": Row("EFL(s=2)", _scaled(2.0)),
+    "s4": Row("EFL(s=4)", _scaled(4.0)),
+    "s8": Row("EFL(s=8)", _scaled(8.0)),
 }
 
 
@@ -183,12 +181,12 @@ def coco(method: CocoName = "s8") -> DetectionRecipe:
 def _lvis(row: Row, depth: Depth, *, table: str, schedule: Schedule = _LONG_WARMUP) -> DetectionRecipe:
     """A detector on LVIS v1 with repeat-factor sampling."""
     design = row.design
-    build = partial(_RESNETS[depth], extra=design.extra, extra_relu=design.extra_relu)
     return DetectionRecipe(
         data=LVIS_V1_WITH_EMPTY,
-        views=ShorterSide(),
-        backbone=Backbone(build, TORCHVISION),
-        detector=OneStage(design.build, row.method),
+        preprocessing=ShorterSide(),
+        backbone=ResNetPyramid(depth, extra=design.extra, extra_relu=design.extra_relu),
+        detector=design.detector,
+        method=row.method,
         training=replace(detector_training(schedule), max_grad_norm=35.0),
         sampler="repeat_factor",
         table=table,
@@ -199,4 +197,4 @@ def _lvis(row: Row, depth: Depth, *, table: str, schedule: Schedule = _LONG_WARM
 def _openimages(row: Row, depth: Depth) -> DetectionRecipe:
     """A detector on OpenImages, at one size and with the random sampler, as released."""
     recipe = _lvis(row, depth, table=f"oid_results (R{depth}, one-stage)", schedule=SCHEDULE_OPENIMAGES)
-    return replace(recipe, data=OPENIMAGES, views=ShorterSide(short=(800,)), sampler="random")
+    return replace(recipe, data=OPENIMAGES, preprocessing=ShorterSide(short=(800,)), sampler="random")

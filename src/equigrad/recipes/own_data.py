@@ -6,35 +6,30 @@ equigrad train own_data:detection --set data.train=train.json --set data.test=va
 equigrad train own_data:instance_segmentation --set data.train=train.json --set data.images=photos --set data.test=none
 """
 
-from dataclasses import replace
-from functools import partial
-
-from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
-from equigrad.engine.schedule import Poly
-from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
-from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.engine import SGD, Cosine, Poly, Schedule, TrainSettings, Warmup
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
-from equigrad.recipes import camvid, methods, small_detection
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.classification import ClassificationRecipe
-from equigrad.recipes.dense_methods import DenseMethodName
-from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.detection_data import CocoFiles
-from equigrad.recipes.detection_views import ShorterSide
-from equigrad.recipes.image_data import OwnImages
-from equigrad.recipes.pixel_methods import PixelMethodName
-from equigrad.recipes.roi_methods import ROI_METHODS, RoIMethodName, TwoStage
-from equigrad.recipes.segmentation import SegmentationRecipe
-from equigrad.recipes.segmentation_data import LabelFolders
+from equigrad.recipes.methods import classification as image_methods
+from equigrad.recipes.methods import one_stage, two_stage
+from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method
+from equigrad.tasks.backbones import DilatedLite0, Lite0, Lite0Pyramid
+from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.classification.recipe import ClassificationRecipe
+from equigrad.tasks.detection.data import CocoFiles
+from equigrad.tasks.detection.detectors import RCNN, ImprovedAtss
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.segmentation.data import LabelFolders
+from equigrad.tasks.segmentation.heads import DeepLabV3Plus
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
 
-def classification(prior_power: float = 1.0) -> ClassificationRecipe:
+def classification(method: image_methods.MethodName = "softmax_eql") -> ClassificationRecipe:
     """Softmax-EQL on a folder for each category or a list of `path label`, from an ImageNet backbone."""
+    _, chosen = image_methods.METHODS[method]
     return ClassificationRecipe(
         data=OwnImages(),
-        backbone=Backbone(EfficientNetLite0, PACKAGE),
-        method=methods.softmax_eql(prior_power),
+        backbone=Lite0(),
+        method=chosen,
         training=TrainSettings(
             optimizer=SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
             schedule=Schedule(epochs=20, decay=Cosine(), warmup=Warmup(100)),
@@ -46,43 +41,65 @@ def classification(prior_power: float = 1.0) -> ClassificationRecipe:
 
 def semantic_segmentation(method: PixelMethodName = "softmax_eql") -> SegmentationRecipe:
     """DeepLabV3+ on a folder of images, a folder of index PNGs and a file of names, from an ImageNet backbone."""
-    small = camvid.deeplabv3plus_lite0(method)
-    schedule = Schedule(epochs=40, decay=Poly(), warmup=Warmup(50))
-    training = replace(small.training, schedule=schedule, frozen=(), num_workers=2, log_every=50, evaluate_every=5)
-    return replace(small, data=LabelFolders(), training=training)
+    return SegmentationRecipe(
+        data=LabelFolders(),
+        backbone=DilatedLite0(),
+        head=DeepLabV3Plus(channels=128, dilations=(1, 6, 12, 18)),  # light, and for a stride of 16
+        method=pixel_method(method),
+        training=TrainSettings(
+            optimizer=SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
+            schedule=Schedule(epochs=40, decay=Poly(), warmup=Warmup(50)),
+            batch_size=8,
+            max_grad_norm=10.0,
+            channels_last=True,
+            num_workers=2,
+            log_every=50,
+            evaluate_every=5,
+        ),
+        auxiliary="none",
+    )
 
 
-def detection(method: DenseMethodName = "efl") -> DetectionRecipe:
+def detection(method: one_stage.DenseMethodName = "efl") -> DetectionRecipe:
     """ATSS with EFL on a COCO or LVIS file with boxes and a folder of images, from an ImageNet backbone."""
-    small = small_detection.plantdoc(method)
-    schedule = Schedule(epochs=24, decay=Cosine(), warmup=Warmup(200))
-    return replace(
-        small,
+    return DetectionRecipe(
         data=CocoFiles(),
-        views=ShorterSide(short=(320, 352, 384, 416, 448, 480), test_short=416, long=704),
-        backbone=Backbone(LiteFPN, PACKAGE),
-        training=replace(small.training, schedule=schedule, num_workers=2, evaluate_every=6),
+        preprocessing=ShorterSide(short=(320, 352, 384, 416, 448, 480), test_short=416, long=704),
+        backbone=Lite0Pyramid(),
+        detector=ImprovedAtss(),
+        method=one_stage.METHODS[method],
+        training=TrainSettings(
+            optimizer=SGD(lr=0.02, momentum=0.9, weight_decay=1e-4),
+            schedule=Schedule(epochs=24, decay=Cosine(), warmup=Warmup(200)),
+            batch_size=8,
+            max_grad_norm=35.0,
+            channels_last=True,
+            num_workers=2,
+            log_every=50,
+            evaluate_every=6,
+        ),
         sampler="repeat_factor",
         repeat_threshold=0.01,
     )
 
 
-def instance_segmentation(method: RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
+def instance_segmentation(method: two_stage.RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
     """Mask R-CNN on a COCO or LVIS file with masks and a folder of images, from an ImageNet backbone."""
-    # Anchors of 32 to 256 pixels; rare categories share the boxes and masks of all others.
-    build = partial(
-        faster_rcnn,
-        anchor_scale=4,
-        num_features=512,
-        num_mask_channels=64,
-        num_proposals=300,
-        sampler=RoISampler(128),
-    )
     return DetectionRecipe(
         data=CocoFiles(),
-        views=ShorterSide(short=(256, 288, 320, 352, 384), test_short=320, long=512),
-        backbone=Backbone(partial(LiteFPN, extra="pool"), PACKAGE),
-        detector=TwoStage(ROI_METHODS[method], with_masks=True, class_agnostic=True, build=build),
+        preprocessing=ShorterSide(short=(256, 288, 320, 352, 384), test_short=320, long=512),
+        backbone=Lite0Pyramid(extra="pool"),
+        # Anchors of 32 to 256 pixels; rare categories share the boxes and masks of all others.
+        detector=RCNN(
+            with_masks=True,
+            class_agnostic=True,
+            anchor_scale=4,
+            num_features=512,
+            num_mask_channels=64,
+            num_proposals=300,
+            rois=RoISampler(128),
+        ),
+        method=two_stage.METHODS[method],
         training=TrainSettings(
             optimizer=SGD(lr=0.01, momentum=0.9, weight_decay=1e-4),
             schedule=Schedule(epochs=24, decay=Cosine(), warmup=Warmup(100)),

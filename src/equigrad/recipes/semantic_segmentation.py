@@ -11,27 +11,19 @@ the published numbers match, and which starts from ImageNet weights of ResNets w
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from equigrad.engine import SGD, Schedule, TrainSettings
-from equigrad.engine.schedule import Poly
-from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
-from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
-from equigrad.models.segmentation.pspnet import PSPHead
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.pixel_methods import PixelMethodName, pixel_method
-from equigrad.recipes.segmentation import SegmentationRecipe
-from equigrad.recipes.segmentation_data import Ade20k
+from equigrad.engine import SGD, Poly, Schedule, TrainSettings
+from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method, row_of
+from equigrad.tasks.backbones import Depth, DilatedResNet
+from equigrad.tasks.segmentation.data import Ade20k
+from equigrad.tasks.segmentation.heads import DeepLabV3Plus, PSPNet
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
-Depth = Literal[50, 101]
 HeadName = Literal["PSPNet", "DeepLabV3+"]
 
-_HEADS = {"PSPNet": PSPHead, "DeepLabV3+": DeepLabV3PlusHead}
-_RESNETS = {50: dilated_resnet50, 101: dilated_resnet101}
-RESNET_WEIGHTS = ("resnet50_v1c.pth", "resnet101_v1c.pth", "resnet50.pth", "resnet101.pth")
-"""What files of ImageNet weights are called, with a deep stem and without."""
+_HEADS: dict[HeadName, PSPNet | DeepLabV3Plus] = {"PSPNet": PSPNet(), "DeepLabV3+": DeepLabV3Plus()}
 
 ADE20K_LT_LIST = Path("ade20k_lt_train.txt")  # as `equigrad data ade20k-lt` calls it
 
@@ -77,14 +69,13 @@ def ade20k_deeplabv3plus_r101(method: PixelMethodName = "ce", deep_stem: bool = 
 
 
 def _ade20k(head: HeadName, depth: Depth, method: PixelMethodName, deep_stem: bool) -> SegmentationRecipe:
-    row, chosen = pixel_method(method)
     weights = f"resnet{depth}_v1c.pth" if deep_stem else f"resnet{depth}.pth"
     return SegmentationRecipe(
         data=Ade20k(),
         # A file that is not there stops the training: from scratch it would not come near the published numbers.
-        backbone=Backbone(partial(_RESNETS[depth], deep_stem=deep_stem), weights),
+        backbone=DilatedResNet(depth, weights, deep_stem),
         head=_HEADS[head],
-        method=chosen,
+        method=pixel_method(method),
         training=TrainSettings(
             optimizer=SGD(lr=0.01, momentum=0.9, weight_decay=5e-4),
             schedule=Schedule(steps=80_000, decay=Poly(power=0.9, floor=0.01)),
@@ -95,7 +86,7 @@ def _ade20k(head: HeadName, depth: Depth, method: PixelMethodName, deep_stem: bo
             evaluate_every=13,  # about 16,000 steps
         ),
         table=f"ade20k_results ({head}, R{depth})",
-        row=row,
+        row=row_of(method),
     )
 
 

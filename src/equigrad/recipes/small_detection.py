@@ -7,18 +7,15 @@ These are the paths that it takes by itself, below the folder in which it is sta
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
-from equigrad.models.backbones.efficientnet_lite import PACKAGE
-from equigrad.models.detection.one_stage.atss import improved_atss
-from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.dense_methods import DENSE_METHODS, DenseMethodName, OneStage
-from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.detection_data import CocoFiles
-from equigrad.recipes.detection_views import ShorterSide
+from equigrad.recipes.methods.one_stage import METHODS, DenseMethodName
+from equigrad.tasks.backbones import Lite0Pyramid
+from equigrad.tasks.detection.data import CocoFiles
+from equigrad.tasks.detection.detectors import ImprovedAtss
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
 
 
 def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
@@ -26,9 +23,10 @@ def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
     root = Path("plantdoc")
     return DetectionRecipe(
         data=CocoFiles(root / "instances_train.json", root / "instances_test.json", root / "images.zip"),
-        views=ShorterSide(short=(160, 176, 192, 208), test_short=192, long=256),
-        backbone=Backbone(partial(LiteFPN, num_channels=64, num_frozen=5), PACKAGE),
-        detector=OneStage(improved_atss, DENSE_METHODS[method]),
+        preprocessing=ShorterSide(short=(160, 176, 192, 208), test_short=192, long=256),
+        backbone=Lite0Pyramid(num_channels=64, num_frozen=5),
+        detector=ImprovedAtss(),
+        method=METHODS[method],
         training=TrainSettings(
             optimizer=SGD(lr=0.02, momentum=0.9, weight_decay=1e-4),
             schedule=Schedule(epochs=4, decay=Cosine(), warmup=Warmup(100)),
@@ -49,6 +47,6 @@ def coco228(method: DenseMethodName = "efl") -> DetectionRecipe:
     return replace(
         recipe,
         data=CocoFiles(root / "instances_train128.json", root / "instances_val100.json", root / "images.zip"),
-        views=ShorterSide(short=(256, 288, 320), test_short=320, long=480),
+        preprocessing=ShorterSide(short=(256, 288, 320), test_short=320, long=480),
         training=replace(recipe.training, schedule=replace(recipe.training.schedule, epochs=20)),
     )

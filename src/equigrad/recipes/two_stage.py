@@ -11,20 +11,15 @@
 
 NorCal is another reading of a run with CE, which is not trained again for it:
 
-    equigrad evaluate runs/faster_ce --set method=norcal --set detector.method.scores.power=0.4 --output runs/norcal
+    equigrad evaluate runs/faster_ce --set method=norcal --set method.scores.power=0.4 --output runs/norcal
 
 Settings are those of the released code. Where neither it nor the paper tells, docstrings say what is done here.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 from equigrad.engine import Schedule
-from equigrad.models.backbones.resnets import TORCHVISION
-from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
-from equigrad.recipes.backbones import Backbone
-from equigrad.recipes.detection import DetectionRecipe, SamplerKind, SecondStage
 from equigrad.recipes.detection_benchmarks import (
     LVIS_V1,
     NUM_LVIS_V1_IMAGES,
@@ -36,8 +31,7 @@ from equigrad.recipes.detection_benchmarks import (
     SCHEDULE_OPENIMAGES,
     detector_training,
 )
-from equigrad.recipes.detection_views import ShorterSide
-from equigrad.recipes.roi_methods import (
+from equigrad.recipes.methods.two_stage import (
     BAGS,
     BCE,
     BCE_OBJECTNESS,
@@ -47,22 +41,20 @@ from equigrad.recipes.roi_methods import (
     SIGMOID_EQL,
     SOFTMAX_EQL,
     SOFTMAX_EQL_COSINE,
-    NewClassifier,
-    NewScales,
-    RoIMethod,
-    TwoStage,
-    blocked_by_images,
-    blocked_by_instances,
-    grad_blocking,
+    gradient_blocking,
     sigmoid_eql,
 )
+from equigrad.tasks.backbones import Depth, ResNetPyramid
+from equigrad.tasks.detection.detectors import RCNN
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.detection.second_stages import NewClassifier, NewScales
+from equigrad.tasks.losses import GradientBlocking, SigmoidEql
+from equigrad.tasks.methods import RoIMethod
+from equigrad.tasks.samplers import SamplerKind
 
-Depth = Literal[50, 101]
-
-_RESNETS = {50: resnet50_fpn, 101: resnet101_fpn}
-
-GRAD_BLOCKING_LVIS = grad_blocking(partial(blocked_by_images, threshold=0.0011 * NUM_LVIS_V1_IMAGES))
-GRAD_BLOCKING_OPENIMAGES = grad_blocking(partial(blocked_by_instances, threshold=1652))
+GRAD_BLOCKING_LVIS = gradient_blocking(GradientBlocking(threshold=0.0011 * NUM_LVIS_V1_IMAGES))
+GRAD_BLOCKING_OPENIMAGES = gradient_blocking(GradientBlocking(threshold=1652.0, count_by="instances"))
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class Row:
     label: str
     method: RoIMethod
     sampler: SamplerKind = "random"
-    second_stage: SecondStage | None = None
+    second_stage: NewClassifier | NewScales | None = None
     schedule: Schedule | None = None
 
 
@@ -131,8 +123,8 @@ ComponentsName = Literal["none", "obj", "obj_neg", "obj_pos", "obj_neg_pos"]
 COMPONENTS: dict[ComponentsName, Row] = {
     "none": Row("none", BCE),
     "obj": Row("obj", BCE_OBJECTNESS),
-    "obj_neg": Row("obj neg", sigmoid_eql(reweight_positive=False)),
-    "obj_pos": Row("obj pos", sigmoid_eql(reweight_negative=False)),
+    "obj_neg": Row("obj neg", sigmoid_eql(SigmoidEql(reweight_positive=False))),
+    "obj_pos": Row("obj pos", sigmoid_eql(SigmoidEql(reweight_negative=False))),
     "obj_neg_pos": Row("obj neg pos", SIGMOID_EQL),
 }
 
@@ -156,13 +148,13 @@ MappingsName = Literal[
     "sigmoid_neg_pos",
 ]
 MAPPINGS: dict[MappingsName, Row] = {
-    "sqrt_neg": Row("sqrt, neg", sigmoid_eql(mapping="sqrt", reweight_positive=False)),
-    "sqrt_neg_pos": Row("sqrt, neg pos", sigmoid_eql(mapping="sqrt")),
-    "linear_neg": Row("linear, neg", sigmoid_eql(mapping="linear", reweight_positive=False)),
-    "linear_neg_pos": Row("linear, neg pos", sigmoid_eql(mapping="linear")),
-    "exp_neg": Row("exp, neg", sigmoid_eql(mapping="square", reweight_positive=False)),
-    "exp_neg_pos": Row("exp, neg pos", sigmoid_eql(mapping="square")),
-    "sigmoid_neg": Row("sigmoid-like, neg", sigmoid_eql(reweight_positive=False)),
+    "sqrt_neg": Row("sqrt, neg", sigmoid_eql(SigmoidEql(mapping="sqrt", reweight_positive=False))),
+    "sqrt_neg_pos": Row("sqrt, neg pos", sigmoid_eql(SigmoidEql(mapping="sqrt"))),
+    "linear_neg": Row("linear, neg", sigmoid_eql(SigmoidEql(mapping="linear", reweight_positive=False))),
+    "linear_neg_pos": Row("linear, neg pos", sigmoid_eql(SigmoidEql(mapping="linear"))),
+    "exp_neg": Row("exp, neg", sigmoid_eql(SigmoidEql(mapping="square", reweight_positive=False))),
+    "exp_neg_pos": Row("exp, neg pos", sigmoid_eql(SigmoidEql(mapping="square"))),
+    "sigmoid_neg": Row("sigmoid-like, neg", sigmoid_eql(SigmoidEql(reweight_positive=False))),
     "sigmoid_neg_pos": Row("sigmoid-like, neg pos", SIGMOID_EQL),
 }
 
@@ -256,9 +248,10 @@ def _lvis(row: Row, depth: Depth, schedule: Schedule, *, table: str, with_masks:
     """Mask or Faster R-CNN on LVIS v1."""
     return DetectionRecipe(
         data=LVIS_V1,
-        views=ShorterSide(),
-        backbone=Backbone(partial(_RESNETS[depth], extra="pool"), TORCHVISION),
-        detector=TwoStage(row.method, with_masks=with_masks),
+        preprocessing=ShorterSide(),
+        backbone=ResNetPyramid(depth, extra="pool"),
+        detector=RCNN(with_masks=with_masks),
+        method=row.method,
         training=detector_training(row.schedule or schedule),
         sampler=row.sampler,
         second_stage=row.second_stage,
@@ -270,4 +263,4 @@ def _lvis(row: Row, depth: Depth, schedule: Schedule, *, table: str, with_masks:
 def _openimages(row: Row, depth: Depth) -> DetectionRecipe:
     """Faster R-CNN on OpenImages, at one size."""
     recipe = _lvis(row, depth, SCHEDULE_OPENIMAGES, table=f"openimage (R{depth})", with_masks=False)
-    return replace(recipe, data=OPENIMAGES, views=ShorterSide(short=(800,)))
+    return replace(recipe, data=OPENIMAGES, preprocessing=ShorterSide(short=(800,)))

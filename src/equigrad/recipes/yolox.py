@@ -9,26 +9,26 @@ mosaics at a constant learning rate; `--set epochs=N` shortens the rest. In the 
 over ranks after each epoch; here they are those of the first rank.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 from equigrad.engine import SGD, Ema, ParameterRule, yolox_schedule
-from equigrad.models.backbones.csp_darknet import CSPDarknetPAFPN, csp_darknet_m, csp_darknet_s
-from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
-from equigrad.recipes.dense_methods import FL, QFL, SOFT_BCE, DenseMethod, OneStage, efl, eqfl
-from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.detection_benchmarks import LVIS_V1_WITH_EMPTY, detector_training
-from equigrad.recipes.detection_views import Mosaics
+from equigrad.recipes.methods.one_stage import METHODS, SOFT_BCE
+from equigrad.tasks.backbones import CspDarknet
+from equigrad.tasks.detection.detectors import Yolox, YoloxStar
+from equigrad.tasks.detection.preprocessing import Mosaics
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.losses import Efl, Eqfl
+from equigrad.tasks.methods import DenseMethod
 
 YoloxName = Literal["sigmoid", "fl", "efl", "qfl", "eqfl"]
 ROWS: dict[YoloxName, tuple[str, DenseMethod]] = {
     "sigmoid": ("Sigmoid", SOFT_BCE),
-    "fl": ("FL", FL),
-    "efl": ("EFL", efl(4.0)),
-    "qfl": ("QFL", QFL),
-    "eqfl": ("EQFL", eqfl(4.0)),
+    "fl": ("FL", METHODS["fl"]),
+    "efl": ("EFL", DenseMethod(Efl(focus_scale=4.0))),
+    "qfl": ("QFL", METHODS["qfl"]),
+    "eqfl": ("EQFL", DenseMethod(Eqfl(focus_scale=4.0))),
 }
 
 _NUM_PLAIN_EPOCHS = 15
@@ -38,34 +38,35 @@ _DECAYED_BIASES = ParameterRule("head.levels.*.logits.bias", weight_decay=1.0)
 
 def lvis_small(method: YoloxName = "eqfl", epochs: int = 300) -> DetectionRecipe:
     """LVIS v1, YOLOX-S and YOLOX*-S from scratch, 300 epochs."""
-    return _lvis(csp_darknet_s, method, epochs, table="yolox_results (small)")
+    return _lvis(CspDarknet("s"), method, epochs, table="yolox_results (small)")
 
 
 def lvis_medium(method: YoloxName = "eqfl", epochs: int = 300) -> DetectionRecipe:
     """LVIS v1, YOLOX-M and YOLOX*-M from scratch, 300 epochs."""
-    return _lvis(csp_darknet_m, method, epochs, table="yolox_results (medium)")
+    return _lvis(CspDarknet("m"), method, epochs, table="yolox_results (medium)")
 
 
-def _lvis(backbone: Callable[[], CSPDarknetPAFPN], name: YoloxName, epochs: int, *, table: str) -> DetectionRecipe:
+def _lvis(backbone: CspDarknet, name: YoloxName, epochs: int, *, table: str) -> DetectionRecipe:
     label, method = ROWS[name]
     num_strong_epochs = epochs - _NUM_PLAIN_EPOCHS
     optimizer = SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_and_bias=False)
     training = replace(detector_training(yolox_schedule(epochs)), optimizer=optimizer, batch_size=128, ema=Ema())
     recipe = DetectionRecipe(
         data=LVIS_V1_WITH_EMPTY,
-        views=Mosaics(num_strong_epochs=num_strong_epochs),
+        preprocessing=Mosaics(num_strong_epochs=num_strong_epochs),
         backbone=backbone,
-        detector=OneStage(partial(yolox, first_l1_epoch=num_strong_epochs), method),
+        detector=Yolox(first_l1_epoch=num_strong_epochs),
+        method=method,
         training=training,
         sampler="repeat_factor",
         table=table,
         row=label,
     )
-    return recipe if name == "sigmoid" else _starred(recipe, method)
+    return recipe if name == "sigmoid" else _starred(recipe)
 
 
-def _starred(recipe: DetectionRecipe, method: DenseMethod) -> DetectionRecipe:
+def _starred(recipe: DetectionRecipe) -> DetectionRecipe:
     """YOLOX*: another head, assignment and box loss, twice the learning rate, decayed biases of the classifiers."""
     optimizer = replace(recipe.training.optimizer, lr=0.04, rules=(_DECAYED_BIASES,))
     training = replace(recipe.training, optimizer=optimizer)
-    return replace(recipe, detector=OneStage(yolox_star, method), training=training)
+    return replace(recipe, detector=YoloxStar(), training=training)

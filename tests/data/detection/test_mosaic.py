@@ -200,7 +200,7 @@ def batches_of(num_workers, epochs, position=0):
         dataset,
         ShuffledSampler(len(dataset), seed=1),
         batch_size=2,
-        num_pieces=1,
+        num_micro_batches=1,
         collate=collate_detection,
         num_workers=num_workers,
         seed=3,

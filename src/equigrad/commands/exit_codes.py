@@ -1,0 +1,6 @@
+"""What the command's exit codes mean."""
+
+FAILED = 1
+WRONG_USAGE = 2
+STOPPED = 3
+"""On request, before the end: `--resume` goes on."""

@@ -1,0 +1,136 @@
+"""`equigrad train RECIPE`: from a recipe to a run."""
+
+import argparse
+import os
+import shutil
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from equigrad.commands.exit_codes import STOPPED
+from equigrad.commands.metric_lines import metric_line
+
+_FLAGS = {
+    "epochs": (("training.schedule.epochs={}", "training.schedule.steps=none"), "how long to train"),
+    "batch_size": (("training.batch_size={}",), "samples of one optimiser step, over all processes"),
+    "lr": (("training.optimizer.lr={}",), "base learning rate"),
+    "seed": (("training.seed={}",), "of the start, the order and the augmentation"),
+    "device": (("device={}",), "auto, cpu, cuda or mps"),
+    "precision": (("precision={}",), "32, bf16 or fp16"),
+    "workers": (("training.num_workers={}",), "processes that read data"),
+    "method": (("method={}",), "loss and what belongs to it, where the recipe has several"),
+}
+"""The usual settings by a flag of their own: what each stands for, and a line of help."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad train RECIPE`."""
+    parser = commands.add_parser(
+        "train",
+        help="train a recipe, on one process or under torchrun",
+        description="Train a recipe. `equigrad train RECIPE --help` lists every setting of it.",
+        add_help=False,
+    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="module:function, see `equigrad recipes`")
+    parser.add_argument("-h", "--help", action="store_true", help="this help, or the settings of RECIPE")
+    # Two names, because torchrun takes --run for an abbreviation of an option of its own.
+    parser.add_argument("--run", "--folder", type=Path, help="the run folder; by default runs/MODULE_FUNCTION")
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a setting")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
+    for name, (_, text) in _FLAGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=name.upper(), help=text)
+    parser.set_defaults(function=train, parser=parser)
+
+
+def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
+    """Train, and say how it went beside what was published."""
+    if parsed.recipe is None:
+        if not parsed.help:
+            parsed.parser.error("the following arguments are required: RECIPE")
+        parsed.parser.print_help()
+        return None
+    from equigrad.engine.run_log import RECIPE
+    from equigrad.recipes.catalogue import load_recipe, resumed_recipe
+    from equigrad.recipes.tables import TABLES
+    from equigrad.tasks.run_folder import task_of
+
+    assignments = flag_assignments(parsed)
+    if parsed.help:
+        print(settings_text(parsed.recipe, assignments))
+        return None
+    folder = parsed.run or Path("runs", parsed.recipe.replace(":", "_"))
+    goes_on = parsed.resume and (folder / RECIPE).exists()
+    named = resumed_recipe(folder, parsed.recipe, assignments) if goes_on else load_recipe(parsed.recipe, assignments)
+    recipe = named.recipe
+    result = task_of(recipe).train(recipe, folder, resume=parsed.resume, source=named.source(), command=command)
+    if result.interrupted:
+        return STOPPED
+    if os.environ.get("RANK", "0") != "0":  # torchrun starts one for each rank
+        return None
+    published = TABLES.get(recipe.table, {}).get(recipe.row)
+    if published is not None:
+        print(f"published: {'  '.join(f'{name} {value}' for name, value in published.items())}")
+    print(metric_line(result.evaluation))
+    print(f"The page of the run: {folder}/report.html. Predictions for images: equigrad predict {folder} IMAGE")
+    return None
+
+
+def flag_assignments(parsed: argparse.Namespace) -> list[str]:
+    """What `--set` and the plain flags ask for; a flag is an argument of the recipe's function if that has one."""
+    import inspect
+
+    from equigrad.recipes.catalogue import recipe_function
+
+    parameters = inspect.signature(recipe_function(parsed.recipe)).parameters
+    assignments = list(parsed.set)
+    for name, (templates, _) in _FLAGS.items():
+        value = getattr(parsed, name)
+        if value is None:
+            continue
+        if name == "method" and name not in parameters:
+            raise ValueError(f"--method {value}: {parsed.recipe} has only one; --set method.… changes its settings")
+        assignments += [f"{name}={value}"] if name in parameters else [template.format(value) for template in templates]
+    return assignments
+
+
+def settings_text(name: str, assignments: Sequence[str]) -> str:
+    """Every setting of a recipe with its value, what it accepts and what it is for."""
+    import inspect
+
+    from equigrad.recipes.catalogue import load_recipe, recipe_function
+    from equigrad.settings import describe, list_settings
+
+    function = recipe_function(name)
+    named = load_recipe(name, assignments)
+    width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+    lines = [f"equigrad train {name} [--set NAME=VALUE …]", "", *textwrap.wrap(inspect.getdoc(function) or "", width)]
+    flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in _FLAGS)
+    lines += ["", *textwrap.wrap(f"The usual settings have flags of their own: {flags}.", width)]
+    parameters = inspect.signature(function).parameters
+    if parameters:
+        lines += ["", "arguments of the recipe"]
+    for argument in parameters.values():
+        value = named.arguments.get(argument.name, argument.default)
+        lines += _entry(argument.name, value, describe(argument.annotation), "", width)
+    section = ""
+    for setting in list_settings(named.recipe):
+        top = setting.path.partition(".")[0] if "." in setting.path or setting.kind[0].isupper() else "run"
+        if top != section:
+            section = top
+            value = getattr(named.recipe, top, None)
+            lines += ["", top if value is None else f"{top}: {type(value).__name__}"]
+        lines += _entry(setting.path, setting.value, setting.kind, setting.text, width)
+    return "\n".join(lines)
+
+
+def _entry(path: str, value: Any, kind: str, text: str, width: int) -> list[str]:
+    """A setting: its name and value, and behind or below them what it is for and what it accepts."""
+    shown = ",".join(map(str, value)) if isinstance(value, tuple) else "none" if value is None else str(value)
+    if isinstance(value, bool):
+        shown = shown.lower()
+    head, indent = f"  {path}={shown}", 46
+    about = textwrap.wrap(f"{text} [{kind}]".strip(), max(width - indent, 30))
+    if len(head) < indent:
+        return [f"{head:{indent}}{about[0]}", *(" " * indent + line for line in about[1:])]
+    return [head, *(" " * indent + line for line in about)]

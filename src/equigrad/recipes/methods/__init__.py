@@ -1,0 +1,1 @@
+"""Methods by name, for each kind of model: what the paper's rows and `--method` mean."""

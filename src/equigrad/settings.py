@@ -1,0 +1,262 @@
+"""Settings: frozen dataclasses that can be written as JSON, read back, listed for help and changed by `a.b=value`.
+
+A field is a number, a word (`Literal`), a text, a path, a tuple, None, or another such dataclass. Where a field admits
+several dataclasses, JSON names the one that is meant under "type". Only the classes that the annotation of the field
+names are ever built, so that a file cannot make anything else happen.
+"""
+
+import dataclasses
+import difflib
+import inspect
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, Union
+
+Settings = TypeVar("Settings")
+
+_TYPE = "type"
+_NAMES = {
+    type(None): "none",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    Path: "a path",
+    str: "a text",
+}
+
+
+class Setting(NamedTuple):
+    """One field in a tree of settings."""
+
+    path: str
+    kind: str  # what it accepts, for people
+    value: Any
+    text: str  # what it is for
+
+
+def to_json(value: Any) -> Any:
+    """Settings as what `json.dumps` takes."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {_TYPE: type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a setting must be plain data or a dataclass, got {type(value).__name__} {value!r}")
+
+
+def from_json(kind: Any, content: Any, path: str = "") -> Any:
+    """Settings of a type from what `to_json` gave.
+
+    Raises:
+        ValueError: one line with the path of the field, what was expected and what came.
+    """
+    for option in _options(kind):
+        if _is_settings(option):
+            if isinstance(content, dict) and content.get(_TYPE) == option.__name__:
+                return _from_object(option, content, path)
+        elif _fits(content, option):
+            return _value(content, option, path)
+    shown = content.get(_TYPE, "an object") if isinstance(content, dict) else repr(content)
+    raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {shown}")
+
+
+def override(settings: Settings, assignments: Iterable[str]) -> Settings:
+    """The settings with all of `path.to.field=value` applied at once; of two for the same field, the later wins.
+
+    At once, because a dataclass may refuse one of two fields that belong together.
+
+    Raises:
+        ValueError: for an unknown field, with the nearest known one, or a value that does not fit, with what would.
+    """
+    texts: dict[str, str] = {}
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if not separator or not path:
+            raise ValueError(f"--set {assignment}: expected field=value")
+        texts[path] = text
+    changed: Settings = _replace(settings, texts, "", settings)
+    return changed
+
+
+def list_settings(settings: Any, prefix: str = "") -> Iterator[Setting]:
+    """Every field below the settings, in the order of declaration."""
+    texts, kinds = argument_texts(type(settings)), typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value, path = getattr(settings, field.name), f"{prefix}{field.name}"
+        choices = [option.__name__ for option in _options(kinds[field.name]) if _is_settings(option)]
+        if _is_settings(type(value)):
+            if len(choices) > 1:
+                yield Setting(path, " | ".join(choices), type(value).__name__, texts.get(field.name, ""))
+            yield from list_settings(value, f"{path}.")
+        else:
+            yield Setting(path, describe(kinds[field.name]), value, texts.get(field.name, ""))
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Old and new value of every field in which two trees of settings differ, by path."""
+    if type(old) is not type(new) or not _is_settings(type(old)):
+        return {} if old == new else {prefix.rstrip("."): (old, new)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for field in dataclasses.fields(old):
+        found |= differences(getattr(old, field.name), getattr(new, field.name), f"{prefix}{field.name}.")
+    return found
+
+
+def argument_texts(owner: Any) -> dict[str, str]:
+    """What the "Args:" section of a docstring says about each argument."""
+    _, _, section = inspect.cleandoc(owner.__doc__ or "").partition("Args:\n")
+    section = re.split(r"\n(?=\S)", section)[0]
+    entries = re.split(r"^    (?=\w+:)", section, flags=re.MULTILINE)[1:]
+    split = (entry.partition(":") for entry in entries)
+    return {name: " ".join(text.split()) for name, _, text in split}
+
+
+def parse_text(text: str, kind: Any, path: str) -> Any:
+    """The value that a text on the command line means for a field of this type."""
+    for option in _options(kind):
+        try:
+            return _parse_as(text, option)
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise ValueError(f"--set {path}={text}: expected {describe(kind)}")
+
+
+def describe(kind: Any) -> str:
+    """What a type accepts, for people."""
+    if typing.get_origin(kind) is Literal:
+        choices = list(map(str, typing.get_args(kind)))
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+    if typing.get_origin(kind) is tuple:
+        return f"{describe(typing.get_args(kind)[0])}, several with commas between them"
+    options = _options(kind)
+    if len(options) > 1:
+        return " or ".join(describe(option) for option in options)
+    return _NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known names nearest to a wrong one, as the end of a message."""
+    known = list(known)
+    by_last_part = [path for path in known if path.rpartition(".")[2] == name.rpartition(".")[2]]
+    found = by_last_part or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(found[:3])}?" if found else ""
+
+
+def _replace(settings: Any, texts: Mapping[str, str], place: str, root: Any) -> Any:
+    """The settings at a place below the root, with texts by path from there on."""
+    if not texts:
+        return settings
+    if not _is_settings(type(settings)):
+        path = f"{place}{next(iter(texts))}"
+        raise ValueError(f"--set {path}: {place.rstrip('.')} is {settings!r}, which has no fields to set")
+    kinds, values = typing.get_type_hints(type(settings)), dict[str, Any]()
+    for name in dict.fromkeys(path.partition(".")[0] for path in texts):
+        if name not in {field.name for field in dataclasses.fields(settings)}:
+            path = next(path for path in texts if path.partition(".")[0] == name)
+            raise ValueError(f"--set {place}{path}: {_unknown(name, settings, f'{place}{path}', root)}")
+        value = getattr(settings, name)
+        if name in texts:
+            value = _assigned(value, texts[name], kinds[name], f"{place}{name}")
+        below = {path.partition(".")[2]: text for path, text in texts.items() if path.startswith(f"{name}.")}
+        values[name] = _replace(value, below, f"{place}{name}.", root)
+    try:
+        return dataclasses.replace(settings, **values)
+    except (TypeError, ValueError) as error:  # what the dataclass itself refuses
+        given = " ".join(f"--set {place}{path}={text}" for path, text in texts.items())
+        raise ValueError(f"{given}: {error}") from error
+
+
+def _unknown(name: str, settings: Any, path: str, root: Any) -> str:
+    fields = ", ".join(field.name for field in dataclasses.fields(settings))
+    owner = f"{type(settings).__name__}, which has {fields}" if fields else type(settings).__name__
+    return f"no field {name!r} in {owner}{nearest(path, (setting.path for setting in list_settings(root)))}"
+
+
+def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:
+    """What a text means for a field; another dataclass by its name, which takes over the fields it has in common."""
+    for option in _options(kind):
+        if _is_settings(option) and text == option.__name__:
+            known = {
+                field.name: getattr(old, field.name) for field in dataclasses.fields(option) if hasattr(old, field.name)
+            }
+            try:
+                return option(**known)
+            except TypeError as error:
+                raise ValueError(f"--set {path}={text}: {error}") from error
+    return parse_text(text, kind, path)
+
+
+def _from_object(kind: Any, content: Mapping[str, Any], path: str) -> Any:
+    kinds, place = typing.get_type_hints(kind), f"{path}." if path else ""
+    fields = [field.name for field in dataclasses.fields(kind)]
+    if unknown := sorted(content.keys() - {_TYPE, *fields}):
+        raise ValueError(f"{place}{unknown[0]}: {kind.__name__} has no such field")
+    if missing := [name for name in fields if name not in content]:
+        raise ValueError(f"{place}{missing[0]}: missing")
+    values = {name: from_json(kinds[name], content[name], f"{place}{name}") for name in fields}
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path or 'settings'}: {error}") from error
+
+
+def _options(kind: Any) -> list[Any]:
+    """The members of a union, None first and str last: "none" is not a name and "1" is not a text if it may be less."""
+    is_union = typing.get_origin(kind) in (Union, types.UnionType)
+    members = list(typing.get_args(kind)) if is_union else [kind]
+    return sorted(members, key=lambda member: (member is not type(None), member is str))
+
+
+def _is_settings(kind: Any) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+def _fits(content: Any, kind: Any) -> bool:
+    """Whether a JSON value is one of a type that is not a dataclass."""
+    if typing.get_origin(kind) is Literal:
+        return any(content == choice and type(content) is type(choice) for choice in typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return isinstance(content, list)
+    if kind is float:
+        return isinstance(content, int | float) and not isinstance(content, bool)
+    if kind is Path:
+        return isinstance(content, str)
+    return kind in (type(None), bool, int, str) and type(content) is kind
+
+
+def _value(content: Any, kind: Any, path: str) -> Any:
+    if typing.get_origin(kind) is tuple:
+        return tuple(
+            from_json(item_kind, item, path) for item, item_kind in _paired(content, typing.get_args(kind), path)
+        )
+    return kind(content) if kind in (float, Path) else content
+
+
+def _paired(items: list[Any], kinds: tuple[Any, ...], path: str) -> list[tuple[Any, Any]]:
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return [(item, kinds[0]) for item in items]
+    if len(items) != len(kinds):
+        raise ValueError(f"{path}: expected {len(kinds)} values, got {len(items)}")
+    return list(zip(items, kinds, strict=True))
+
+
+def _parse_as(text: str, kind: Any) -> Any:
+    if kind is type(None):
+        return {"none": None, "null": None}[text.lower()]
+    if kind is bool:
+        return {"true": True, "false": False}[text.lower()]
+    if kind in (int, float, str, Path):
+        return kind(text)
+    if typing.get_origin(kind) is Literal:
+        return {str(choice): choice for choice in typing.get_args(kind)}[text]
+    if typing.get_origin(kind) is tuple:
+        items = [item.strip() for item in text.split(",")] if text else []
+        return tuple(_parse_as(item, item_kind) for item, item_kind in _paired(items, typing.get_args(kind), text))
+    raise ValueError(f"{kind} cannot be given as text")

@@ -1,0 +1,217 @@
+"""Backbones as settings: which network, and the weights it starts from.
+
+    equigrad train image_classification:places_lt_resnet152 --set backbone.weights=resnet152.pth
+
+`weights` is None (from scratch), a file, or a word: "torchvision" for the ImageNet weights that torchvision publishes,
+"package" for those of EfficientNet-Lite0 that an installed package carries.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, cast
+
+from torch import nn
+
+from equigrad.models.backbones.csp_darknet import csp_darknet_m, csp_darknet_s
+from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0
+from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
+from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
+from equigrad.models.backbones.normalization import IMAGENET, INATURALIST18
+from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
+from equigrad.models.backbones.small_conv_net import SmallConvNet
+from equigrad.models.backbones.small_encoder import SmallEncoder
+from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
+from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+
+Depth = Literal[50, 101]
+
+
+@dataclass(frozen=True)
+class SmallConv:
+    """A few convolutions, for glyphs.
+
+    Args:
+        width: channels of the first one.
+    """
+
+    width: int = 24
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return SmallConvNet(width=self.width)
+
+
+@dataclass(frozen=True)
+class Lite0:
+    """EfficientNet-Lite0.
+
+    Args:
+        weights: None is from scratch; otherwise a file or "torchvision".
+    """
+
+    weights: str | None = PACKAGE
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return EfficientNetLite0(self.weights)
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """A ResNet or ResNeXt for classification.
+
+    Args:
+        network: which one.
+        weights: None is from scratch; otherwise a file or "torchvision".
+        pixels: mean and spread that images are normalised with.
+    """
+
+    network: Literal["resnet50", "resnext50", "resnet152"] = "resnet50"
+    weights: str | None = None
+    pixels: Literal["imagenet", "inaturalist18"] = "imagenet"
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        networks = {"resnet50": resnet50, "resnext50": resnext50, "resnet152": resnet152}
+        pixels = {"imagenet": IMAGENET, "inaturalist18": INATURALIST18}[self.pixels]
+        return networks[self.network](self.weights, pixels=pixels)
+
+
+@dataclass(frozen=True)
+class SmallPyramid:
+    """A small feature pyramid, for glyph scenes.
+
+    Args:
+        width: channels of the first convolution.
+        num_channels: of the maps.
+        strides: of the levels.
+    """
+
+    width: int = 16
+    num_channels: int = 64
+    strides: tuple[int, ...] = (8, 16, 32)
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return SmallFPN(width=self.width, num_channels=self.num_channels, strides=self.strides)
+
+
+@dataclass(frozen=True)
+class Lite0Pyramid:
+    """A feature pyramid on EfficientNet-Lite0.
+
+    Args:
+        weights: None is from scratch; otherwise a file or "torchvision".
+        num_channels: of the maps.
+        extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
+        num_frozen: parts of the backbone, from the image on, that are not trained.
+    """
+
+    weights: str | None = PACKAGE
+    num_channels: int = 96
+    extra: ExtraLevels | None = "p5"
+    num_frozen: int = 3
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return LiteFPN(self.weights, num_channels=self.num_channels, extra=self.extra, num_frozen=self.num_frozen)
+
+
+@dataclass(frozen=True)
+class ResNetPyramid:
+    """A feature pyramid on a ResNet.
+
+    Args:
+        depth: layers of the ResNet.
+        weights: None is from scratch; otherwise a file or "torchvision".
+        extra: what the levels above P5 are made of; "pool" is for two-stage detectors.
+        extra_relu: a ReLU between the two levels above P5.
+    """
+
+    depth: Depth = 50
+    weights: str | None = TORCHVISION
+    extra: ExtraLevels = "p5"
+    extra_relu: bool = True
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        build = {50: resnet50_fpn, 101: resnet101_fpn}[self.depth]
+        return build(self.weights, extra=self.extra, extra_relu=self.extra_relu)
+
+
+@dataclass(frozen=True)
+class CspDarknet:
+    """YOLOX's backbone and pyramid, from scratch.
+
+    Args:
+        size: small or medium.
+    """
+
+    size: Literal["s", "m"] = "s"
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return csp_darknet_s() if self.size == "s" else csp_darknet_m()
+
+
+@dataclass(frozen=True)
+class SmallSegmentationEncoder:
+    """Four convolutions, for glyph scenes with label maps."""
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return SmallEncoder()
+
+
+@dataclass(frozen=True)
+class DilatedLite0:
+    """EfficientNet-Lite0 with dilated convolutions, stride 16.
+
+    Args:
+        weights: None is from scratch; otherwise a file or "torchvision".
+    """
+
+    weights: str | None = PACKAGE
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return DilatedEfficientNetLite0(self.weights)
+
+
+@dataclass(frozen=True)
+class DilatedResNet:
+    """A ResNet with dilated convolutions, stride 8.
+
+    Args:
+        depth: layers.
+        weights: None is from scratch; otherwise a file or "torchvision".
+        deep_stem: three convolutions in place of the first one (V1c).
+    """
+
+    depth: Depth = 50
+    weights: str | None = None
+    deep_stem: bool = True
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        build = {50: dilated_resnet50, 101: dilated_resnet101}[self.depth]
+        return build(self.weights, deep_stem=self.deep_stem)
+
+
+ClassificationBackbone = SmallConv | Lite0 | ResNet
+PyramidBackbone = SmallPyramid | Lite0Pyramid | ResNetPyramid | CspDarknet
+SegmentationBackbone = SmallSegmentationEncoder | DilatedLite0 | DilatedResNet
+
+Backbone = TypeVar("Backbone", bound=ClassificationBackbone | PyramidBackbone | SegmentationBackbone)
+
+
+def without_weights(backbone: Backbone) -> Backbone:
+    """The same network without reading weights, for a model whose weights come from a run."""
+    return with_weights(backbone, None) if hasattr(backbone, "weights") else backbone
+
+
+def with_weights(backbone: Backbone, weights: str | None) -> Backbone:
+    """The same network, starting from other weights."""
+    changed: Any = backbone
+    return cast(Backbone, replace(changed, weights=weights))

@@ -1,0 +1,167 @@
+"""Where the images of a classification recipe come from; each knows how to load itself."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Literal
+
+from equigrad.data.frequency import exponential_profile
+from equigrad.data.glyphs.layout import GlyphData, glyph_images
+from equigrad.data.glyphs.scenes import PORTRAIT, Split
+from equigrad.data.images import transforms
+from equigrad.data.images.lists import (
+    ImageDataset,
+    ImageList,
+    read_arrays,
+    read_cifar,
+    read_image_folder,
+    read_image_list,
+)
+from equigrad.data.images.published_lists import Benchmark, read_published
+from equigrad.data.images.stores import ArrayStore
+
+
+def read_images(
+    source: Path,
+    root: Path | None = None,
+    *,
+    split: Literal["train", "test"] = "train",
+    class_names: tuple[str, ...] | None = None,
+) -> ImageList:
+    """Images with labels, in whatever of the known forms they come.
+
+    Args:
+        source: a list of lines `path label`; a folder, or `.zip` file, with a folder of images for each category; a
+            `.npz` file with `images` and `labels`; or the folder of CIFAR's binary version.
+        root: what the paths of a list start from; None is the folder of the list.
+        split: which part of CIFAR.
+        class_names: those of the training set, for a test set.
+    """
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such list, folder or file of images")
+    if source.is_dir() and ((source / "batches.meta.txt").exists() or (source / "fine_label_names.txt").exists()):
+        return read_cifar(source, split)
+    if source.is_dir() or source.suffix == ".zip":
+        return read_image_folder(source, class_names=class_names)
+    if source.suffix == ".npz":
+        return read_arrays(source, class_names=class_names)
+    return read_image_list(source, root or source.parent, class_names=class_names)
+
+
+@dataclass(frozen=True)
+class GlyphImages:
+    """Rendered glyphs, drawn in memory: a long-tailed training set and a balanced test set.
+
+    Args:
+        num_classes: C.
+        max_count: training images of the most frequent category.
+        imbalance_factor: its count over that of the rarest, on an exponential profile.
+        test_count: test images of each category.
+        difficulty: of the drawings, 0 to 1.
+        image_size: in pixels.
+        seed: same seed, same images.
+    """
+
+    num_classes: int = 40
+    max_count: int = 300
+    imbalance_factor: float = 100.0
+    test_count: int = 20
+    difficulty: float = 0.5
+    image_size: int = 32
+    seed: int = 0
+
+    def load(self) -> tuple[ImageDataset, ImageDataset]:
+        """Draw both sets."""
+        augment = transforms.small_train_transform(self.image_size, padding=2)
+        return ImageDataset(_drawn(self, "train"), augment), ImageDataset(
+            _drawn(self, "test"), self.evaluation_transform()
+        )
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return transforms.small_evaluation_transform(self.image_size)
+
+
+@lru_cache(maxsize=2)
+def _drawn(settings: GlyphImages, split: Split) -> ImageList:
+    """The images of a split; kept, because the runs of a comparison draw the same ones."""
+    counts = exponential_profile(settings.num_classes, settings.max_count, settings.imbalance_factor)
+    data = GlyphData(counts, eval_count=settings.test_count, seed=settings.seed)
+    style = replace(PORTRAIT, image_size=settings.image_size).at_difficulty(settings.difficulty)
+    images, labels = glyph_images(data, split, style=style)
+    store = ArrayStore(images, Path(f"glyphs of {split}"))
+    paths = tuple(str(index) for index in range(len(labels)))
+    return ImageList(store, paths, labels, data.glyphs().names, f"glyphs ({split})")
+
+
+@dataclass(frozen=True)
+class OwnImages:
+    """A user's images.
+
+    Args:
+        train: a list of lines `path label`, a folder (or `.zip` file) with a folder of images for each category, a
+            `.npz` file of arrays, or the folder of CIFAR's binary version.
+        test: the same.
+        root: what the paths of a list start from, a folder, a `.zip` or a `.npz` file; None is the folder of the list.
+        size: of the images the model sees.
+        photographs: random crops, flips and colour jitter, for photographs; else only small shifts.
+    """
+
+    train: Path = Path("train")
+    test: Path = Path("test")
+    root: Path | None = None
+    size: int = 224
+    photographs: bool = True
+
+    def load(self) -> tuple[ImageDataset, ImageDataset]:
+        """Read both sets; the test set has the categories of the training set."""
+        for name, source in (("data.train", self.train), ("data.test", self.test)):
+            if not source.exists():
+                raise FileNotFoundError(f"{source}: no such list or folder; name yours with --set {name}=…")
+        train = read_images(self.train, self.root)
+        test = read_images(self.test, self.root, split="test", class_names=train.class_names)
+        small = transforms.small_train_transform
+        augment = transforms.train_transform(self.size) if self.photographs else small(self.size)
+        return ImageDataset(train, augment), ImageDataset(test, self.evaluation_transform())
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return _centre(self.size) if self.photographs else transforms.small_evaluation_transform(self.size)
+
+
+@dataclass(frozen=True)
+class PublishedImages:
+    """ImageNet-LT, Places-LT or iNaturalist 2018 in its published layout.
+
+    Args:
+        benchmark: which one.
+        root: what the paths of its lists start from; the lists are there too unless `lists` says where.
+        lists: the folder of the lists.
+        size: of the images the model sees.
+        color_jitter: of the training images.
+    """
+
+    benchmark: Benchmark
+    root: Path = Path("data")
+    lists: Path | None = None
+    size: int = 224
+    color_jitter: float = 0.4
+
+    def load(self) -> tuple[ImageDataset, ImageDataset]:
+        """Read both sets."""
+        read = partial(read_published, self.benchmark, self.root, lists=self.lists)
+        augment = transforms.train_transform(self.size, color_jitter=self.color_jitter)
+        return ImageDataset(read("train"), augment), ImageDataset(read("test"), self.evaluation_transform())
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return _centre(self.size)
+
+
+def _centre(size: int) -> transforms.Transform:
+    """The shorter side to 256, the centre of 224; for other sizes in the same proportion."""
+    return transforms.evaluation_transform(size, resize=round(size * 256 / 224))
+
+
+ImageData = GlyphImages | OwnImages | PublishedImages
+"""A training and a test set: `load()` reads both, or raises ValueError or OSError with one line on what is missing."""

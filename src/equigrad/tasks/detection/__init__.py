@@ -1,0 +1,1 @@
+"""Detection and instance segmentation: settings, a run from top to bottom (`run`), and prediction."""

@@ -1,0 +1,194 @@
+"""Where the images and annotations of a detection recipe come from; each knows how to load itself."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from equigrad.data.detection.data import DetectionData
+from equigrad.data.detection.dataset import DetectionDataset
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.formats.openimages import read_openimages
+from equigrad.data.frequency import Counts, exponential_profile, load_frequencies, pick_categories
+from equigrad.data.glyphs.files import write_detection
+from equigrad.data.glyphs.layout import GlyphData
+from equigrad.data.glyphs.scenes import SCENE
+from equigrad.data.held_out import held_out
+from equigrad.evaluation.detection.evaluator import DetectionEvaluator
+from equigrad.evaluation.detection.evaluator import Protocol as Benchmark
+from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
+
+IouTypes = tuple[Literal["bbox", "segm"], ...]
+
+
+class Evaluator(Protocol):
+    """Collects detections of the test set; every rank calls `result` and gets the same."""
+
+    def add(self, predictions: Sequence[Any], targets: Sequence[Any]) -> None:
+        """Detections of images, in pixels of the files."""
+
+    def result(self) -> dict[str, float]:
+        """Metrics with the paper's names."""
+
+    def per_category(self) -> Sequence[Any]:
+        """A row for each category."""
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionSets:
+    """Training and test images as they are, and what judges detections of the latter.
+
+    Args:
+        train: training images.
+        test: test images.
+        evaluator: from a folder for predictions, and what is compared, to the evaluator of the test set.
+    """
+
+    train: DetectionDataset
+    test: DetectionDataset
+    evaluator: Callable[[Path, IouTypes], Evaluator]
+
+
+@dataclass(frozen=True)
+class CocoFiles:
+    """Annotations in the format of LVIS or COCO.
+
+    Args:
+        train: annotation file.
+        test: annotation file; None holds some of the training images out.
+        images: folder or `.zip` file that the file names of both start from.
+        test_images: the same for the test images, where they lie elsewhere.
+        test_share: of the images that is held out without a test file.
+        keep_empty: train on images without annotations, too.
+        benchmark: whose rules; None takes LVIS's for federated annotations, else COCO's.
+    """
+
+    train: Path = Path("annotations/train.json")
+    test: Path | None = Path("annotations/val.json")
+    images: Path = Path("images")
+    test_images: Path | None = None
+    test_share: float = 0.2
+    keep_empty: bool = True
+    benchmark: Benchmark | None = None
+
+    def load(self, *, with_masks: bool) -> DetectionSets:
+        """Read both sets."""
+        for field in ("train", "test", "images", "test_images"):
+            path: Path | None = getattr(self, field)
+            if path is not None and not path.exists():
+                raise FileNotFoundError(f"{path}: no such file or folder; name yours with --set data.{field}=…")
+        train = read_coco(self.train)
+        if self.test is None:
+            train, test = held_out(train, self.test_share)
+        else:
+            test = read_coco(self.test)
+            check_same_categories(train, test)
+        if with_masks and test.segmentations is None:  # training would end before anybody noticed
+            raise ValueError(f"{test.source}: expected a segmentation in its annotations, to judge masks by")
+        train_set = DetectionDataset(train, self.images, with_masks=with_masks, keep_empty=self.keep_empty)
+        test_set = DetectionDataset(test, self.test_images or self.images)
+
+        def evaluator(folder: Path, iou_types: IouTypes) -> DetectionEvaluator:
+            counts = train.category_counts
+            return DetectionEvaluator(test, folder, iou_types=iou_types, protocol=self.benchmark, train_counts=counts)
+
+        return DetectionSets(train_set, test_set, evaluator)
+
+
+@dataclass(frozen=True)
+class OpenImages:
+    """OpenImages Challenge 2019: 500 categories with a hierarchy; boxes only.
+
+    Args:
+        root: folder of the CSV files and the hierarchy; docs/openimages.md names them.
+        images: folder with the folders `train` and `validation` of images.
+        sizes: folder with the image sizes `train.csv` and `validation.csv`; None reads them from the images.
+        expand_detections: count detections for the ancestors of their category, too.
+    """
+
+    root: Path = Path("openimages")
+    images: Path = Path("openimages/images")
+    sizes: Path | None = None
+    expand_detections: bool = True
+
+    def load(self, *, with_masks: bool) -> DetectionSets:
+        """Read both sets; a training box counts for the ancestors of its category, as the challenge's boxes do."""
+        if with_masks:
+            raise ValueError("OpenImages is read without masks: choose a detector of boxes")
+        for field, folder in (("root", self.root), ("images", self.images)):
+            if not folder.exists():
+                raise FileNotFoundError(f"{folder}: no such folder; name yours with --set data.{field}=…")
+        train = self._read("train").with_ancestors().detection
+        test = self._read("validation")
+
+        def evaluator(folder: Path, iou_types: IouTypes) -> OpenImagesEvaluator:
+            return OpenImagesEvaluator(test, train.instance_counts, expand_detections=self.expand_detections)
+
+        train_set = DetectionDataset(train, self.images / "train", keep_empty=False)
+        return DetectionSets(train_set, DetectionDataset(test.detection, self.images / "validation"), evaluator)
+
+    def _read(self, split: Literal["train", "validation"]) -> Any:
+        sizes = None if self.sizes is None else self.sizes / f"{split}.csv"
+        return read_openimages(self.root, split, images=self.images / split, sizes=sizes)
+
+
+@dataclass(frozen=True)
+class GlyphObjects:
+    """Scenes of glyphs in files of LVIS's format, with boxes, masks and federated fields; drawn at the first use.
+
+    Args:
+        root: folder for the files.
+        num_classes: C.
+        max_count: how often the most frequent category is drawn in training.
+        profile: how often the others are: as often as categories of LVIS v1 are in images, cut at `max_count`, so that
+            the shares of rare, common and frequent categories are LVIS's; or falling exponentially.
+        imbalance_factor: of the exponential profile, the most frequent category over the rarest.
+        test_count: how often each category is drawn in the test set.
+        image_size: side in pixels.
+        difficulty: of the drawings, 0 to 1.
+        seed: same seed, same scenes.
+    """
+
+    root: Path = Path("data/glyph_objects")
+    num_classes: int = 120
+    max_count: int = 1000
+    profile: Literal["lvis", "exponential"] = "lvis"
+    imbalance_factor: float = 300.0
+    test_count: int = 10
+    image_size: int = 96
+    difficulty: float = 0.2
+    seed: int = 0
+
+    def load(self, *, with_masks: bool) -> DetectionSets:
+        """Read both sets, after writing them if need be."""
+        data = GlyphData(self._counts(), eval_count=self.test_count, seed=self.seed)
+        style = replace(SCENE, image_size=self.image_size).at_difficulty(self.difficulty)
+        write_detection(self.root, data, style=style)
+        annotations = self.root / "annotations"
+        files = CocoFiles(annotations / "lvis_train.json", annotations / "lvis_val.json", self.root / "images")
+        return files.load(with_masks=with_masks)
+
+    def _counts(self) -> Counts:
+        if self.profile == "exponential":
+            return exponential_profile(self.num_classes, self.max_count, self.imbalance_factor)
+        lvis = pick_categories(load_frequencies("lvis_v1").image_counts, self.num_classes)
+        return np.minimum(lvis, self.max_count)
+
+
+DetectionSource = CocoFiles | OpenImages | GlyphObjects
+"""A training and a test set: `load()` reads both, or raises ValueError or OSError with one line on what is missing."""
+
+
+def check_same_categories(train: DetectionData, test: DetectionData) -> None:
+    """A label must mean the same in both files."""
+    ours, theirs = (
+        dict(zip(data.categories.ids.tolist(), data.categories.names, strict=True)) for data in (train, test)
+    )
+    for number in sorted(ours.keys() | theirs.keys()):
+        if ours.get(number) != theirs.get(number):
+            raise ValueError(
+                f"{test.source}: categories must be those of {train.source}; id {number} is "
+                f"{theirs.get(number)!r} here and {ours.get(number)!r} there"
+            )

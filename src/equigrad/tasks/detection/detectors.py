@@ -1,0 +1,206 @@
+"""Detectors as settings: each dataclass builds a detector on a pyramid, with the loss and scores of a method.
+
+One-stage detectors take a `DenseMethod`, `RCNN` a `RoIMethod`.
+"""
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+import equigrad
+from equigrad.models.detection.one_stage.atss import atss, improved_atss
+from equigrad.models.detection.one_stage.fcos import fcos
+from equigrad.models.detection.one_stage.paa import paa
+from equigrad.models.detection.one_stage.retinanet import retinanet
+from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.roi_sampling import RoISampler
+from equigrad.tasks.losses import CategoryCounts
+from equigrad.tasks.methods import DenseMethod, RoIMethod
+
+
+@dataclass(frozen=True)
+class RetinaNet:
+    """RetinaNet.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+    """
+
+    prior: float = 0.01
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
+        return retinanet(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+
+
+@dataclass(frozen=True)
+class Fcos:
+    """FCOS with centre sampling.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+    """
+
+    prior: float = 0.01
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
+        return fcos(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+
+
+@dataclass(frozen=True)
+class Paa:
+    """PAA, probabilistic anchor assignment.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+    """
+
+    prior: float = 0.01
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
+        return paa(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+
+
+@dataclass(frozen=True)
+class Atss:
+    """ATSS, adaptive training sample selection.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+    """
+
+    prior: float = 0.01
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
+        return atss(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+
+
+@dataclass(frozen=True)
+class ImprovedAtss:
+    """Baseline†: ATSS with the paper's improvements (Sec. 5.2.2).
+
+    Args:
+        prior: probability that each sigmoid starts with.
+        scales: sides of the anchors, in strides.
+    """
+
+    prior: float = 0.001
+    scales: tuple[float, ...] = (6.0, 8.0)
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        return improved_atss(
+            pyramid,
+            counts.num_classes,
+            method.loss.build(counts),
+            equigrad.SigmoidScores(),
+            with_quality=method.with_quality,
+            prior=self.prior,
+            scales=self.scales,
+        )
+
+
+@dataclass(frozen=True)
+class Yolox:
+    """YOLOX as its authors published it.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+        first_l1_epoch: from which the L1 loss of boxes is added.
+    """
+
+    prior: float = 0.01
+    first_l1_epoch: int = 285
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        return yolox(
+            pyramid,
+            counts.num_classes,
+            method.loss.build(counts),
+            equigrad.SigmoidScores(),
+            with_quality=method.with_quality,
+            prior=self.prior,
+            first_l1_epoch=self.first_l1_epoch,
+        )
+
+
+@dataclass(frozen=True)
+class YoloxStar:
+    """YOLOX*, the paper's variant that suits focal losses.
+
+    Args:
+        prior: probability that each sigmoid starts with.
+        scales: sides of the anchors, in strides.
+    """
+
+    prior: float = 0.001
+    scales: tuple[float, ...] = (3.0, 4.0)
+
+    def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        return yolox_star(
+            pyramid,
+            counts.num_classes,
+            method.loss.build(counts),
+            equigrad.SigmoidScores(),
+            with_quality=method.with_quality,
+            prior=self.prior,
+            scales=self.scales,
+        )
+
+
+@dataclass(frozen=True)
+class RCNN:
+    """Faster R-CNN, or Mask R-CNN.
+
+    Args:
+        with_masks: Mask R-CNN.
+        class_agnostic: one box, and one mask, for all categories.
+        num_features: of the two layers before the classifier.
+        num_mask_channels: of the mask branch.
+        sampling_ratio: points a bin of a RoI is averaged over, along each side.
+        anchor_scale: side of the anchors, in strides.
+        num_proposals: of an image, at most.
+        rois: which proposals are trained on.
+    """
+
+    with_masks: bool = False
+    class_agnostic: bool = False
+    num_features: int = 1024
+    num_mask_channels: int = 256
+    sampling_ratio: int = 2
+    anchor_scale: int = 8
+    num_proposals: int = 1000
+    rois: RoISampler = field(default_factory=RoISampler)
+
+    def build(self, pyramid: nn.Module, method: RoIMethod, counts: CategoryCounts) -> nn.Module:
+        """The model before its first step."""
+        return faster_rcnn(
+            pyramid,
+            counts.num_classes,
+            method.loss.build(counts),
+            method.scores.build(counts),
+            classifier=method.classifier,
+            background_column=counts.num_classes if method.has_background_column else None,
+            divide_by_rois=method.divide_by_rois,
+            class_agnostic=self.class_agnostic,
+            with_masks=self.with_masks,
+            num_features=self.num_features,
+            num_mask_channels=self.num_mask_channels,
+            sampling_ratio=self.sampling_ratio,
+            anchor_scale=self.anchor_scale,
+            num_proposals=self.num_proposals,
+            sampler=self.rois,
+        )
+
+
+OneStageDetector = RetinaNet | Fcos | Paa | Atss | ImprovedAtss | Yolox | YoloxStar

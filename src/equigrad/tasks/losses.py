@@ -1,0 +1,342 @@
+"""Losses as settings: each dataclass holds the hyper-parameters of one loss and builds it for a training set.
+
+The defaults are those of the losses themselves, which explain the fields too.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from torch import nn
+
+import equigrad
+from equigrad.data.frequency import Counts
+from equigrad.models.detection.two_stage.roi_scores import TwoWayObjectness
+
+MappingName = Literal["sigmoid", "linear", "square", "sqrt"]
+
+
+class CategoryCounts(NamedTuple):
+    """How often each of C categories occurs in the training set; (C,) each."""
+
+    images: Counts
+    instances: Counts  # objects, or pixels; in classification the same as images
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Softmax cross-entropy without statistics; in a detector its last column is background."""
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.CrossEntropyLoss()
+
+
+@dataclass(frozen=True)
+class AlignedCrossEntropy:
+    """Cross-entropy with DisAlign's category weights.
+
+    Args:
+        power: rho; 1.2 is that of ImageNet-LT, the only one published for images.
+    """
+
+    power: float = 1.2
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        weights = equigrad.decoupling.alignment_weights(counts.images.tolist(), self.power)
+        return equigrad.CrossEntropyLoss(category_weights=weights)
+
+
+@dataclass(frozen=True)
+class SoftmaxEql:
+    """Softmax-EQL (Sec. 4.2).
+
+    Args:
+        prior_power: pi, the power of the gradient in the margin; 0 is cross-entropy that keeps the statistics.
+        prior_floor: the least gradient in the margin.
+        indicator: what the margin is made of.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    prior_power: float = 1.0
+    prior_floor: float = 1e-4
+    indicator: Literal["positive", "negative", "ratio"] = "positive"
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.SoftmaxEqualizationLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class SigmoidEql:
+    """Sigmoid-EQL (Sec. 4.1).
+
+    Args:
+        positive_boost: alpha, the largest extra weight of a positive sample.
+        mapping: f, from gradient ratio to negative weight.
+        steepness: gamma of the sigmoid mapping.
+        midpoint: mu of the sigmoid mapping.
+        reweight_positive: False leaves positive samples at weight 1.
+        reweight_negative: False leaves negative samples at weight 1; with both False it is BCE with statistics.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    positive_boost: float = 4.0
+    mapping: MappingName = "sigmoid"
+    steepness: float = 12.0
+    midpoint: float = 0.8
+    reweight_positive: bool = True
+    reweight_negative: bool = True
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.SigmoidEqualizationLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class Efl:
+    """Equalized focal loss (Sec. 4.3).
+
+    Args:
+        base_focus: gamma_b.
+        focus_scale: s, the largest extra focus; 0 is focal loss that keeps the statistics.
+        positive_balance: alpha_t; None switches it off.
+        focusing: False switches the extra focus of a category off.
+        weighting: False switches its weight off.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    base_focus: float = 2.0
+    focus_scale: float = 8.0
+    positive_balance: float | None = 0.25
+    focusing: bool = True
+    weighting: bool = True
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.EqualizedFocalLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class Eqfl:
+    """Equalized quality focal loss (Sec. 4.3).
+
+    Args:
+        base_focus: gamma_b.
+        focus_scale: s, the largest extra focus; 0 is quality focal loss that keeps the statistics.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    base_focus: float = 2.0
+    focus_scale: float = 8.0
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.EqualizedQualityFocalLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class QualityFocal:
+    """Quality focal loss without statistics.
+
+    Args:
+        focus: gamma; 0 is binary cross-entropy with the quality as soft label.
+    """
+
+    focus: float = 2.0
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.QualityFocalLoss(focus=self.focus)
+
+
+@dataclass(frozen=True)
+class FocalEql:
+    """FL + EQL: Sigmoid-EQL's weights on the focal loss.
+
+    Args:
+        focus: gamma of the focal loss.
+        positive_balance: alpha_t; None switches it off.
+        positive_boost: alpha, the largest extra weight of a positive sample.
+        mapping: f, from gradient ratio to negative weight.
+        steepness: gamma of the sigmoid mapping.
+        midpoint: mu of the sigmoid mapping.
+        reweight_positive: False leaves positive samples at weight 1.
+        reweight_negative: False leaves negative samples at weight 1.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    focus: float = 2.0
+    positive_balance: float | None = 0.25
+    positive_boost: float = 4.0
+    mapping: MappingName = "sigmoid"
+    steepness: float = 12.0
+    midpoint: float = 0.8
+    reweight_positive: bool = True
+    reweight_negative: bool = True
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.FocalEqualizationLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class GradientBlocking:
+    """Grad-Blocking, the first equalization loss: rare categories get no negative gradient from other categories.
+
+    Args:
+        threshold: categories with a smaller count are rare.
+        count_by: what is counted.
+    """
+
+    threshold: float
+    count_by: Literal["images", "instances"] = "images"
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        frequency = counts.images if self.count_by == "images" else counts.instances
+        return equigrad.GradientBlockingLoss(frequency.tolist(), threshold=self.threshold)
+
+
+@dataclass(frozen=True)
+class BalancedSoftmax:
+    """Balanced Softmax, which needs the training counts."""
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.BalancedSoftmaxLoss(counts.images.tolist())
+
+
+@dataclass(frozen=True)
+class LogitAdjustment:
+    """Logit adjustment, which needs the training counts.
+
+    Args:
+        strength: tau.
+    """
+
+    strength: float = 1.0
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.LogitAdjustmentLoss(counts.images.tolist(), strength=self.strength)
+
+
+@dataclass(frozen=True)
+class Lade:
+    """LADE: Balanced Softmax with a regulariser.
+
+    Args:
+        weight: of the regulariser.
+        penalty: lambda, of its squared term.
+    """
+
+    weight: float = 0.1
+    penalty: float = 0.1
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.LADELoss(counts.images.tolist(), weight=self.weight, penalty=self.penalty)
+
+
+@dataclass(frozen=True)
+class Seesaw:
+    """Seesaw loss; counts are gathered on line.
+
+    Args:
+        mitigation: p, of the count ratio.
+        compensation: q, of the score ratio.
+    """
+
+    mitigation: float = 0.8
+    compensation: float = 2.0
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.SeesawLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
+class GroupedSoftmax:
+    """BAGS: a softmax for each group of categories of similar instance count.
+
+    Args:
+        others_ratio: samples of other groups for each one of a group.
+    """
+
+    others_ratio: float = 8.0
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.GroupedSoftmaxLoss(counts.instances.tolist(), others_ratio=self.others_ratio)
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """DIVE: a balanced loss that also learns from the run in `init` as its teacher.
+
+    Args:
+        base: the loss of the labels.
+        weight: of the teacher.
+        temperature: of both softmaxes.
+        power: of the teacher's probabilities.
+    """
+
+    base: BalancedSoftmax | SoftmaxEql = BalancedSoftmax()
+    weight: float = 0.5
+    temperature: float = 3.0
+    power: float = 0.5
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        base: Any = self.base.build(counts)
+        return equigrad.DistillationLoss(base, weight=self.weight, temperature=self.temperature, power=self.power)
+
+
+@dataclass(frozen=True)
+class WithObjectness:
+    """A loss of categories with an objectness branch: one more column, positive on every object.
+
+    Args:
+        loss: of the categories.
+        two_way: objectness is a softmax of two columns, as published with Seesaw, in place of a sigmoid.
+    """
+
+    loss: SigmoidEql | SoftmaxEql | Seesaw
+    two_way: bool = False
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        inner: Any = self.loss.build(counts)
+        loss = equigrad.WithObjectness(inner)
+        return TwoWayObjectness(loss) if self.two_way else loss
+
+
+ClassifierLoss = (
+    CrossEntropy
+    | AlignedCrossEntropy
+    | SoftmaxEql
+    | SigmoidEql
+    | BalancedSoftmax
+    | LogitAdjustment
+    | Lade
+    | Seesaw
+    | Distillation
+)
+"""Losses of images and of pixels."""
+
+DenseLoss = SigmoidEql | Efl | Eqfl | QualityFocal | FocalEql
+"""Losses of one-stage detectors."""
+
+RoILoss = CrossEntropy | SigmoidEql | GradientBlocking | GroupedSoftmax | WithObjectness
+"""Losses of two-stage detectors."""

@@ -1,0 +1,1 @@
+"""Semantic segmentation: its settings (`recipe`, `data`, `heads`), a run from top to bottom (`run`), and prediction."""

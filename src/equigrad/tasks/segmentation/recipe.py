@@ -1,0 +1,51 @@
+"""The settings of a semantic segmentation run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from equigrad.engine import TrainSettings
+from equigrad.engine.distributed import Device, Precision
+from equigrad.tasks.backbones import SegmentationBackbone
+from equigrad.tasks.methods import Method
+from equigrad.tasks.segmentation.data import SegmentationSource
+from equigrad.tasks.segmentation.heads import DeepLabV3Plus, PSPNet
+
+AuxiliaryLoss = Literal["ce", "method", "none"]
+LossResolution = Literal["labels", "tiles", "decoder"]
+
+
+@dataclass(frozen=True)
+class SegmentationRecipe:
+    """One category a pixel.
+
+    Args:
+        data: training and test images with label maps.
+        backbone: the encoder.
+        head: from the encoder's maps to logits.
+        method: loss and scores.
+        training: how long, how fast, in what batches.
+        auxiliary: loss of the auxiliary head, of weight 0.4: plain cross-entropy, one like the method's with statistics
+            of its own, or no such head.
+        loss_at: where logits and labels meet: at the size of the labels, there but in tiles to save memory, or at that
+            of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
+        window: side of the sliding windows of inference, which overlap by a third; None is the whole image at once.
+        keeps_label_maps: write the prediction for every test image as an index PNG into the run folder.
+        precision: of the arithmetic.
+        device: where it runs; "auto" takes a GPU if there is one.
+        table: of the paper, that the recipe is a row of.
+        row: in that table.
+    """
+
+    data: SegmentationSource
+    backbone: SegmentationBackbone
+    head: PSPNet | DeepLabV3Plus
+    method: Method
+    training: TrainSettings
+    auxiliary: AuxiliaryLoss = "ce"
+    loss_at: LossResolution = "labels"
+    window: int | None = None
+    keeps_label_maps: bool = False
+    precision: Precision = "32"
+    device: Device = "auto"
+    table: str = ""
+    row: str = ""

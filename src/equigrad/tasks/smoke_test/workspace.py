@@ -1,0 +1,179 @@
+"""A folder in which recipes are tried, one after the other; they share data, weights and first stages."""
+
+import contextlib
+import io
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from equigrad.engine import TrainSettings
+from equigrad.models.backbones.frozen_norm import FrozenNorm
+from equigrad.models.backbones.resnets import TORCHVISION
+from equigrad.tasks.backbones import Backbone, with_weights, without_weights
+from equigrad.tasks.classification import run as classification
+from equigrad.tasks.classification.recipe import ClassificationRecipe
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.losses import SoftmaxEql
+from equigrad.tasks.run_folder import Recipe, task_of
+from equigrad.tasks.segmentation import run as segmentation
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
+from equigrad.tasks.smoke_test.generated_images import generated_images
+from equigrad.tasks.smoke_test.generated_objects import IMAGE_SIZE, generated_objects
+from equigrad.tasks.smoke_test.generated_scenes import generated_scenes
+
+REAL_WEIGHTS = (TORCHVISION, "resnet50_v1c.pth", "resnet101_v1c.pth", "resnet50.pth", "resnet101.pth")
+"""Weights that the recipes of the paper name and that are not there to be tried out: generated files stand in."""
+
+_NUM_STEPS = 2
+_BATCH_SIZE = 4
+_DETECTION_BATCH_SIZE = 2  # hundreds of RoIs an image
+
+
+class Workspace:
+    """Tries recipes in a folder.
+
+    Args:
+        folder: for all files; the caller removes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._first_stages: dict[Any, Path] = {}
+        self._weights: dict[Any, Path] = {}
+        self._num_samples: dict[Any, int] = {}
+
+    def try_recipe(self, recipe: Recipe) -> None:
+        """Train for two steps on generated data, evaluate and write the page; raises what the run raises."""
+        folder = self.folder / "run"
+        try:
+            _train(self._shortened(recipe), folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def schedule(self, recipe: Recipe) -> str:
+        """Length, batch, learning rate and its course in the real training."""
+        num_samples: dict[type[Any], Callable[[Any], int | None]] = {
+            ClassificationRecipe: self._classification_samples,
+            DetectionRecipe: lambda _: None,  # the real annotations alone tell how many images a sampler repeats
+            SegmentationRecipe: self._segmentation_samples,
+        }
+        return describe_schedule(recipe.training, num_samples[type(recipe)](recipe))
+
+    def _shortened(self, recipe: Recipe) -> Recipe:
+        """The recipe on generated data, for two steps of a few images."""
+        shorten: dict[type[Any], Callable[[Any], Recipe]] = {
+            ClassificationRecipe: self._shortened_classification,
+            DetectionRecipe: self._shortened_detection,
+            SegmentationRecipe: self._shortened_segmentation,
+        }
+        return shorten[type(recipe)](recipe)
+
+    def _shortened_classification(self, recipe: ClassificationRecipe) -> ClassificationRecipe:
+        short = replace(
+            recipe,
+            data=generated_images(recipe.data, self.folder),
+            training=_shortened_training(recipe.training, _BATCH_SIZE),
+            backbone=self._without_download(recipe.backbone),
+        )
+        if not recipe.method.needs_init or recipe.init is not None:
+            return short
+        # Backbone and classifier are all that a second stage or a student takes from its first stage.
+        plain = replace(recipe.method, loss=SoftmaxEql(prior_power=0.0), second_stage=None, sampler="random")
+        return replace(short, init=self._first_stage(replace(short, method=plain)))
+
+    def _shortened_segmentation(self, recipe: SegmentationRecipe) -> SegmentationRecipe:
+        return replace(
+            recipe,
+            data=generated_scenes(recipe.data, self.folder),
+            training=_shortened_training(recipe.training, _BATCH_SIZE),
+            backbone=self._without_download(recipe.backbone),
+        )
+
+    def _shortened_detection(self, recipe: DetectionRecipe) -> DetectionRecipe:
+        short = replace(
+            recipe,
+            data=generated_objects(recipe.data, self.folder),
+            preprocessing=recipe.preprocessing.at_size(IMAGE_SIZE),
+            training=_shortened_training(recipe.training, _DETECTION_BATCH_SIZE),
+            backbone=self._without_download(recipe.backbone),
+        )
+        if recipe.second_stage is None or recipe.init is not None:
+            return short
+        # Whatever a second stage keeps of its first one fits a run of the same detector.
+        return replace(short, init=self._first_stage(replace(short, second_stage=None)))
+
+    def _first_stage(self, recipe: ClassificationRecipe | DetectionRecipe) -> Path:
+        """The folder of a run that others start from, made once for each model and data set."""
+        detector = recipe.detector if isinstance(recipe, DetectionRecipe) else None
+        key = (recipe.data, recipe.backbone, detector, recipe.method)
+        if key not in self._first_stages:
+            folder = self.folder / f"first_stage_{len(self._first_stages)}"
+            _train(recipe, folder)
+            self._first_stages[key] = folder
+        return self._first_stages[key]
+
+    def _without_download(self, backbone: Backbone) -> Backbone:
+        """The backbone with generated weights in a file like the real one."""
+        if getattr(backbone, "weights", None) not in REAL_WEIGHTS:
+            return backbone
+        if backbone not in self._weights:
+            network = without_weights(backbone).build()
+            for path, module in network.named_modules():  # keep the signal small in evaluation mode
+                if isinstance(module, nn.BatchNorm2d | FrozenNorm) and path.endswith("bn3"):
+                    nn.init.zeros_(module.weight)
+            self._weights[backbone] = self.folder / f"weights_{len(self._weights)}.pth"
+            torch.save(network.state_dict(), self._weights[backbone])
+        return with_weights(backbone, str(self._weights[backbone]))
+
+    def _classification_samples(self, recipe: ClassificationRecipe) -> int:
+        data = generated_images(recipe.data, self.folder)
+        key = (data, recipe.method.sampler)
+        if key not in self._num_samples:
+            train_set, _ = data.load()
+            self._num_samples[key] = len(classification.build_sampler(recipe, train_set))
+        return self._num_samples[key]
+
+    def _segmentation_samples(self, recipe: SegmentationRecipe) -> int:
+        train_set, _ = generated_scenes(recipe.data, self.folder).load()
+        return len(segmentation.build_sampler(recipe, train_set))
+
+
+def describe_schedule(training: TrainSettings, num_samples: int | None = None) -> str:
+    """Length, batch, learning rate and its course; steps, for an epoch of this many samples if it is known."""
+    optimizer, warmup = training.optimizer, training.schedule.warmup
+    parts = [
+        training.schedule.describe() + ("" if warmup.length else ", no warm-up"),
+        f"batch {training.batch_size}",
+        f"{type(optimizer).__name__} lr {optimizer.lr:g}, weight decay {optimizer.weight_decay:g}",
+    ]
+    if num_samples is not None:
+        total = training.schedule.total_steps(-(-num_samples // training.batch_size))
+        parts.append(f"{total:,} steps")
+    return "; ".join(parts)
+
+
+def _train(recipe: Recipe, folder: Path) -> None:
+    """Train without a word."""
+    command = ["equigrad", "recipes", "--check"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        result = task_of(recipe).train(recipe, folder, resume=False, source={}, command=command)
+    if result.interrupted:
+        raise KeyboardInterrupt  # the training answers Ctrl-C by a checkpoint; here it ends all tries
+
+
+def _shortened_training(training: TrainSettings, batch_size: int) -> TrainSettings:
+    # The learning rate of hundreds of images would break a model in two steps of four.
+    lr = training.optimizer.lr * batch_size / training.batch_size
+    return replace(
+        training,
+        optimizer=replace(training.optimizer, lr=lr),
+        schedule=replace(training.schedule, epochs=None, steps=_NUM_STEPS),
+        batch_size=batch_size,
+        num_workers=0,
+        log_every=1,
+    )
