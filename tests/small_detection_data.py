@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -11,15 +10,14 @@ from PIL import Image
 from torch import nn
 
 from equigrad.engine import SGD, Schedule, TrainSettings
-from equigrad.models.detection.one_stage.atss import improved_atss
-from equigrad.models.detection.pyramids.small_fpn import SmallFPN
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
-from equigrad.recipes.dense_methods import DENSE_METHODS, OneStage
-from equigrad.recipes.detection import DetectionRecipe
-from equigrad.recipes.detection_data import CocoFiles
-from equigrad.recipes.detection_views import ShorterSide
-from equigrad.recipes.roi_methods import ROI_METHODS, NewClassifier, TwoStage
+from equigrad.recipes.methods import one_stage, two_stage
+from equigrad.tasks.backbones import SmallPyramid
+from equigrad.tasks.detection.data import CocoFiles
+from equigrad.tasks.detection.detectors import RCNN, ImprovedAtss
+from equigrad.tasks.detection.preprocessing import ShorterSide
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.detection.second_stages import NewClassifier
 
 SIZE = (40, 60)  # height, width
 # Frequent, common and rare; the fourth is in no test image.
@@ -106,9 +104,7 @@ class KnownObjects(nn.Module):
 class KnownDetector:
     """The same whatever the pyramid."""
 
-    with_masks: bool = False
-
-    def __call__(self, pyramid, categories):
+    def build(self, pyramid, method, counts):
         return KnownObjects()
 
 
@@ -116,9 +112,10 @@ def small() -> DetectionRecipe:
     """A real detector, of little size."""
     return DetectionRecipe(
         data=CocoFiles(),
-        views=ShorterSide(short=(48, 64), test_short=64, long=96),
-        backbone=partial(SmallFPN, width=8, num_channels=32, strides=(8, 16, 32)),
-        detector=OneStage(improved_atss, DENSE_METHODS["efl"]),
+        preprocessing=ShorterSide(short=(48, 64), test_short=64, long=96),
+        backbone=SmallPyramid(width=8, num_channels=32),
+        detector=ImprovedAtss(),
+        method=one_stage.METHODS["efl"],
         training=TrainSettings(
             SGD(lr=0.01, momentum=0.9), Schedule(epochs=2), batch_size=2, num_workers=0, evaluate_every=10
         ),
@@ -128,16 +125,16 @@ def small() -> DetectionRecipe:
 
 def known() -> DetectionRecipe:
     """The detector that knows."""
-    return replace(small(), backbone=nn.Identity, detector=KnownDetector())
+    return replace(small(), detector=KnownDetector())
 
 
 def second_stage(method: Literal["crt", "bags"] = "crt") -> DetectionRecipe:
     """A new classifier on a finished run of a small Faster R-CNN."""
-    build = partial(faster_rcnn, num_features=16, num_proposals=20, sampler=RoISampler(32))
     return replace(
         small(),
-        backbone=partial(SmallFPN, 4, num_channels=8, strides=(8, 16, 32)),
-        detector=TwoStage(ROI_METHODS["bags" if method == "bags" else "ce"], class_agnostic=True, build=build),
+        backbone=SmallPyramid(width=4, num_channels=8),
+        detector=RCNN(class_agnostic=True, num_features=16, num_proposals=20, rois=RoISampler(32)),
+        method=two_stage.METHODS["bags" if method == "bags" else "ce"],
         second_stage=NewClassifier(),
     )
 

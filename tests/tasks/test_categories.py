@@ -5,7 +5,7 @@ import pytest
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.engine import EngineError
-from equigrad.recipes.trained_categories import TrainedCategories
+from equigrad.tasks.categories import TrainedCategories
 from small_detection_data import annotated, write_small_data
 
 

@@ -1,17 +1,17 @@
 import itertools
 
-from equigrad.recipes.sign_of_life import watched
+from equigrad.tasks.progress import with_progress
 
 BATCHES = [("images", ["a", "b"])] * 3
 
 
 def test_batches_pass_and_a_short_test_says_nothing(capsys):
-    assert list(watched(BATCHES, 6)) == BATCHES
+    assert list(with_progress(BATCHES, 6)) == BATCHES
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_long_test_says_how_far_it_is_and_how_fast(capsys):
-    passed = list(itertools.islice(watched(BATCHES, 6_000, seconds=0.0), 3))
+    passed = list(itertools.islice(with_progress(BATCHES, 6_000, seconds=0.0), 3))
     assert len(passed) == 3
     shown = capsys.readouterr()
     first, second = shown.err.splitlines()

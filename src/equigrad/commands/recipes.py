@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from equigrad.tasks.smoke_test.workspace import Workspace
@@ -65,24 +65,34 @@ def check_recipes(names: Sequence[str], assignments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="equigrad_check_") as folder:
         workspace = Workspace(Path(folder))
         for number, (name, settings) in enumerate(rows, start=1):
-            passed, text = try_row(workspace, name, settings)
-            num_failed += not passed
-            outcome = "ok" if passed else "failed"
-            print(f"[{number}/{len(rows)}] {outcome:6} {' '.join([name, *settings])}: {text}", flush=True)
+            outcome = try_row(workspace, name, settings)
+            num_failed += outcome.error is not None
+            word, text = ("ok", f"{outcome.schedule}  {outcome.seconds:.0f} s")
+            if outcome.error is not None:
+                word, text = "failed", outcome.error
+            print(f"[{number}/{len(rows)}] {word:6} {' '.join([name, *settings])}: {text}", flush=True)
     if num_failed:
         raise ValueError(f"{num_failed} of {len(rows)} recipes failed")
     print(f"all {len(rows)} recipes build and train")
 
 
-def try_row(workspace: "Workspace", name: str, settings: Sequence[str]) -> tuple[bool, str]:
-    """Whether a recipe trains, and its schedule with the seconds it took, or what went wrong in one line."""
+class Outcome(NamedTuple):
+    """How a recipe did when it was tried."""
+
+    schedule: str  # of the real training
+    seconds: float
+    error: str | None  # one line if it failed
+
+
+def try_row(workspace: "Workspace", name: str, settings: Sequence[str]) -> Outcome:
+    """Train a recipe for two steps on generated data."""
     from equigrad.recipes.catalogue import load_recipe
 
-    start = time.perf_counter()
+    start, schedule, error = time.perf_counter(), "", None
     try:
         recipe = load_recipe(name, settings).recipe
         schedule = workspace.schedule(recipe)
         workspace.try_recipe(recipe)
     except Exception as failure:  # whatever it is, the next recipe has its turn
-        return False, f"{type(failure).__name__}: {' '.join(str(failure).split())}"
-    return True, f"{schedule}  {time.perf_counter() - start:.0f} s"
+        error = f"{type(failure).__name__}: {' '.join(str(failure).split())}"
+    return Outcome(schedule, time.perf_counter() - start, error)

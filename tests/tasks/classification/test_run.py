@@ -13,8 +13,8 @@ import pytest
 
 from equigrad.engine import Schedule
 from equigrad.recipes.catalogue import load_recipe
-from equigrad.recipes.image_data import GlyphImages
-from equigrad.recipes.runs import source_of
+from equigrad.tasks.classification.data import GlyphImages
+from running import load, train
 
 NAME = "tiny:softmax_eql"
 # 15 test images: two processes share them unevenly.
@@ -43,30 +43,27 @@ class StoppingImages:
         return train_set, test_set
 
 
-def run(recipe, folder, *, resume=False):
-    return recipe.run(folder, resume=resume, source=source_of(NAME, SETTINGS), command=["equigrad"])
-
-
 def results(folder: Path):
     with np.load(folder / "predictions" / "test.npz", allow_pickle=False) as stored:
         return json.loads((folder / "evaluation.json").read_text()), dict(stored)
 
 
 def test_a_stopped_run_has_no_results_and_a_resumed_one_has(tmp_path):
-    folder, recipe = tmp_path / "run", load_recipe(NAME, SETTINGS)
-    assert not run(recipe, folder).interrupted
+    folder, recipe = tmp_path / "run", load(NAME, SETTINGS)
+    assert not train(recipe, folder).interrupted
     assert all((folder / file).exists() for file in RESULTS)
     longer = replace(recipe, training=replace(recipe.training, schedule=Schedule(epochs=2)))
-    assert run(replace(longer, data=StoppingImages(recipe.data)), folder, resume=True).interrupted
+    assert train(replace(longer, data=StoppingImages(recipe.data)), folder, resume=True).interrupted
     assert not any((folder / file).exists() for file in RESULTS)  # those of the shorter run would mislead
-    assert not run(longer, folder, resume=True).interrupted
+    assert not train(longer, folder, resume=True).interrupted
     assert all((folder / file).exists() for file in RESULTS)
 
 
 @pytest.mark.slow
 def test_two_processes_evaluate_each_image_once_and_as_one_process_does(tmp_path):
     folder = tmp_path / "run"
-    run(load_recipe(NAME, SETTINGS), folder)
+    named = load_recipe(NAME, SETTINGS)
+    train(named.recipe, folder, source=named.source())
     evaluation, predictions = results(folder)
     for file in RESULTS:
         (folder / file).unlink()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from equigrad.evaluation.detection.predictions import Predictions
-from equigrad.recipes.calibrated_detections import norcal_predictions
+from equigrad.tasks.detection.calibration import norcal_predictions
 
 
 def predictions():

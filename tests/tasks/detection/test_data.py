@@ -3,8 +3,8 @@ import json
 import pytest
 import torch
 
-from equigrad.recipes.detection_data import CocoFiles, GlyphObjects, OpenImages
-from equigrad.recipes.generated_objects import write_openimages
+from equigrad.tasks.detection.data import CocoFiles, GlyphObjects, OpenImages
+from equigrad.tasks.smoke_test.generated_objects import write_openimages
 from small_detection_data import CATEGORIES, TRAIN, annotated, write_small_data
 
 PAN = {"id": 2, "name": "pan", "frequency": "r"}

@@ -7,9 +7,9 @@ from PIL import Image, ImageColor
 from torch import nn
 
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS
-from equigrad.recipes.detection_predictor import DetectionPredictor, ShownObjects
-from equigrad.recipes.detection_views import Mosaics, ShorterSide
-from equigrad.recipes.trained_categories import TrainedCategories
+from equigrad.tasks.categories import TrainedCategories
+from equigrad.tasks.detection.predictor import DetectionPredictor, ShownObjects
+from equigrad.tasks.detection.preprocessing import Mosaics, ShorterSide
 
 CATEGORIES = TrainedCategories(
     ("person", "cup", "abacus\x1b[31m\n"),

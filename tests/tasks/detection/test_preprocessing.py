@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from detection_items import make_item, rectangle
-from equigrad.recipes.detection_views import Mosaics, ShorterSide
+from equigrad.tasks.detection.preprocessing import Mosaics, ShorterSide
 
 ITEM = make_item([rectangle((60, 90), (10, 10, 40, 50))], (60, 90), with_masks=False)
 

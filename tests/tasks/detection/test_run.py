@@ -20,10 +20,13 @@ from equigrad.engine import EngineError, Schedule
 from equigrad.engine.checkpoint import load_weights
 from equigrad.evaluation.detection.prediction_shards import finished_images
 from equigrad.recipes.catalogue import load_recipe
-from equigrad.recipes.detection_data import OpenImages
-from equigrad.recipes.generated_objects import write_openimages
-from equigrad.recipes.runs import evaluate_run, recipe_of_run, source_of
-from equigrad.recipes.trained_categories import TrainedCategories
+from equigrad.tasks.categories import TrainedCategories
+from equigrad.tasks.detection.data import OpenImages
+from equigrad.tasks.detection.run import build_model, build_sampler, evaluate, trained_model
+from equigrad.tasks.detection.second_stages import NewClassifier
+from equigrad.tasks.run_folder import recipe_of_run
+from equigrad.tasks.smoke_test.generated_objects import write_openimages
+from running import load, train
 from small_detection_data import TRAIN, data_settings, write_small_data
 
 SMALL, KNOWN = "small_detection_data:small", "small_detection_data:known"
@@ -49,10 +52,6 @@ class StoppingObjects:
         return replace(sets, train=train)
 
 
-def run(recipe, folder, *, name=SMALL, settings=(), resume=False):
-    return recipe.run(folder, resume=resume, source=source_of(name, settings), command=["equigrad"])
-
-
 def times_shown(sampler, num_epochs=40):
     """How often each training image comes."""
     shown = np.zeros(len(TRAIN), dtype=int)
@@ -75,7 +74,8 @@ def settings(tmp_path_factory):
 def finished(tmp_path_factory, settings):
     """A run of the detector that knows all objects but jugs."""
     folder = tmp_path_factory.mktemp("runs") / "known"
-    run(load_recipe(KNOWN, settings), folder, name=KNOWN, settings=settings)
+    named = load_recipe(KNOWN, settings)
+    train(named.recipe, folder, source=named.source())
     return folder
 
 
@@ -109,7 +109,7 @@ def test_predictions_of_a_run_evaluated_by_themselves_say_the_same(finished, set
 
 def test_evaluating_a_run_again_says_the_same(finished, capsys, tmp_path):
     before = evaluation_of(finished)
-    assert main(["evaluate", str(finished), "--json", str(tmp_path / "a.json")]) == 0
+    assert main(["evaluate", str(finished), "--recipe", KNOWN, "--json", str(tmp_path / "a.json")]) == 0
     assert "AP 66.7" in capsys.readouterr().out
     assert json.loads((tmp_path / "a.json").read_text()) == before["result"]
     assert evaluation_of(finished) == before
@@ -117,10 +117,11 @@ def test_evaluating_a_run_again_says_the_same(finished, capsys, tmp_path):
 
 def test_a_detector_from_recipe_to_folder(settings, tmp_path):
     folder = tmp_path / "run"
-    assert not run(load_recipe(SMALL, settings), folder, settings=settings).interrupted
+    named = load_recipe(SMALL, settings)
+    assert not train(named.recipe, folder, source=named.source()).interrupted
     result = evaluation_of(folder)["result"]
     assert {"AP", "AP50", "APr", "APc", "APf", "AP-fixed"} <= set(result)
-    assert evaluate_run(folder).result() == pytest.approx(
+    assert evaluate(recipe_of_run(folder), folder).metrics == pytest.approx(
         {name: math.nan if value is None else value for name, value in result.items()}, nan_ok=True
     )
     with np.load(folder / "statistics.npz") as history:
@@ -128,12 +129,12 @@ def test_a_detector_from_recipe_to_folder(settings, tmp_path):
 
 
 def test_a_stopped_run_goes_on_and_ends_with_the_weights_of_one_that_was_not(settings, tmp_path):
-    recipe = load_recipe(SMALL, settings)
-    run(recipe, tmp_path / "whole")
+    recipe = load(SMALL, settings)
+    train(recipe, tmp_path / "whole")
     stopping = replace(recipe, data=StoppingObjects(recipe.data, after=5))
-    assert run(stopping, tmp_path / "stopped").interrupted
+    assert train(stopping, tmp_path / "stopped").interrupted
     assert not any((tmp_path / "stopped" / file).exists() for file in RESULTS)
-    assert not run(recipe, tmp_path / "stopped", resume=True).interrupted
+    assert not train(recipe, tmp_path / "stopped", resume=True).interrupted
     whole, stopped = load_weights(tmp_path / "whole"), load_weights(tmp_path / "stopped")
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
     assert evaluation_of(tmp_path / "whole") == evaluation_of(tmp_path / "stopped")
@@ -142,12 +143,12 @@ def test_a_stopped_run_goes_on_and_ends_with_the_weights_of_one_that_was_not(set
 def test_results_of_an_earlier_end_go_when_a_longer_run_is_stopped(finished, settings, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    recipe = load_recipe(KNOWN, settings)
+    recipe = load(KNOWN, settings)
     longer = replace(recipe, training=replace(recipe.training, schedule=Schedule(epochs=3)))
     stopping = replace(longer, data=StoppingObjects(recipe.data))
-    assert run(stopping, folder, name=KNOWN, resume=True).interrupted
+    assert train(stopping, folder, resume=True).interrupted
     assert not any((folder / file).exists() for file in RESULTS)
-    assert not run(longer, folder, name=KNOWN, resume=True).interrupted
+    assert not train(longer, folder, resume=True).interrupted
     assert all((folder / file).exists() for file in RESULTS)
 
 
@@ -155,28 +156,28 @@ def test_a_run_that_is_resumed_at_its_end_is_tested_again(finished, settings, tm
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
     (folder / "evaluation.json").unlink()
-    run(load_recipe(KNOWN, settings), folder, name=KNOWN, resume=True)
+    train(load(KNOWN, settings), folder, resume=True)
     assert evaluation_of(folder) == evaluation_of(finished)
 
 
 def test_a_folder_with_anything_in_it_is_no_place_for_a_new_run(settings, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(EngineError, match=f"{tmp_path}"):
-        run(load_recipe(KNOWN, settings), tmp_path, name=KNOWN)
+        train(load(KNOWN, settings), tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_repeat_factors_show_rare_images_more_often(settings):
-    recipe = load_recipe(SMALL, [*settings, "sampler=repeat_factor", "repeat_threshold=0.5"])
-    shown = times_shown(recipe.order(recipe.load().train))
+    recipe = load(SMALL, [*settings, "sampler=repeat_factor", "repeat_threshold=0.5"])
+    shown = times_shown(build_sampler(recipe, recipe.data.load(with_masks=False).train))
     # Of 8 images 1 has an urn: sqrt(0.5 / 0.125) = 2; cups are in most images and repeat nothing.
     assert shown[TRAIN.index([3, 5, 8])] == 80
     assert shown[TRAIN.index([3])] == 40
 
 
 def test_class_balanced_order_shows_each_category_as_often(settings):
-    recipe = load_recipe(SMALL, [*settings, "sampler=class_balanced"])
-    shown = times_shown(recipe.order(recipe.load().train))
+    recipe = load(SMALL, [*settings, "sampler=class_balanced"])
+    shown = times_shown(build_sampler(recipe, recipe.data.load(with_masks=False).train))
     with_vat, empty = TRAIN.index([3, 9]), TRAIN.index([])
     assert shown[empty] == 0
     assert shown[with_vat] > 2 * shown[TRAIN.index([3])]
@@ -188,35 +189,38 @@ def test_an_image_that_cannot_be_read_stops_the_training_or_is_skipped(settings,
     (tmp_path / "data" / "images" / "train" / "12.png").write_bytes(b"rubbish")
     damaged = data_settings(tmp_path / "data")
     with pytest.raises(EngineError, match=r"train/12\.png"):
-        run(load_recipe(KNOWN, damaged), tmp_path / "stops", name=KNOWN)
-    result = run(load_recipe(KNOWN, [*damaged, "training.on_error=skip"]), tmp_path / "skips", name=KNOWN)
+        train(load(KNOWN, damaged), tmp_path / "stops")
+    result = train(load(KNOWN, [*damaged, "training.on_error=skip"]), tmp_path / "skips")
     assert [Path(name).name for name in result.skipped] == ["12.png"]
 
 
 def test_weights_of_other_categories_are_refused(settings, tmp_path):
-    recipe = load_recipe(SMALL, [*settings, "training.schedule.epochs=0.25"])
-    run(recipe, tmp_path / "run")
+    recipe = load(SMALL, [*settings, "training.schedule.epochs=0.25"])
+    train(recipe, tmp_path / "run")
     fewer = TrainedCategories(("a", "b"), ("rare", "rare"), np.array([1, 1]), np.array([1, 1]))
     with pytest.raises(EngineError, match="does not fit its recipe: size mismatch"):
-        recipe.trained_model(fewer, tmp_path / "run")
+        trained_model(recipe, fewer, tmp_path / "run")
 
 
 def test_a_second_stage_without_a_first_is_refused(settings):
-    recipe = replace(load_recipe(SMALL, settings), second_stage=object())
+    recipe = replace(load(SMALL, settings), second_stage=NewClassifier())
     with pytest.raises(EngineError, match="give its folder with --set init=RUN"):
-        recipe.model(TrainedCategories.of(recipe.load().train.data))
+        build_model(recipe, TrainedCategories.of(recipe.data.load(with_masks=False).train.data))
 
 
-def test_a_run_knows_its_recipe(finished):
-    assert recipe_of_run(finished).detector.with_masks is False
+def test_a_run_with_parts_of_a_user_is_not_rebuilt_without_being_asked_to(finished, capsys):
+    with pytest.raises(EngineError, match=r"recipe\.json: detector: expected RetinaNet .*, got KnownDetector"):
+        recipe_of_run(finished)
+    assert main(["evaluate", str(finished)]) == 1
+    assert "got KnownDetector" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("expand", "ap"), [("true", 1.0), ("false", 10 / 15)])
 def test_a_run_on_openimages_has_ap_of_five_groups(tmp_path, expand, ap):
     root = tmp_path / "openimages"
     write_openimages(root)
-    recipe = replace(load_recipe(KNOWN), data=OpenImages(root, root / "images", expand_detections=expand == "true"))
-    run(recipe, tmp_path / "run", name=KNOWN)
+    recipe = replace(load(KNOWN), data=OpenImages(root, root / "images", expand_detections=expand == "true"))
+    train(recipe, tmp_path / "run")
     evaluation = evaluation_of(tmp_path / "run")
     assert list(evaluation["result"]) == ["AP", "AP1", "AP2", "AP3", "AP4", "AP5"]
     assert evaluation["result"]["AP"] == pytest.approx(ap)
@@ -234,7 +238,7 @@ def test_two_processes_test_each_image_once_and_as_one_process_does(finished, se
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "equigrad"]
     line += ["train", KNOWN, "--folder", str(folder), "--resume"]
     line += [word for setting in settings for word in ("--set", setting)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     shards = sorted((folder / "predictions").glob("*.npz"))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.recipes.generated_scenes import generated_scenes, write_label_folders
-from equigrad.recipes.glyph_scenes import GlyphScenes
-from equigrad.recipes.segmentation_data import Ade20k, CamVid, LabelFolders, training_pixels
+from equigrad.tasks.segmentation.data import Ade20k, CamVid, LabelFolders, training_pixels
+from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
+from equigrad.tasks.smoke_test.generated_scenes import generated_scenes, write_label_folders
 from shared_data import shared_folder
 
 

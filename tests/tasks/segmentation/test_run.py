@@ -17,8 +17,10 @@ from equigrad.engine import EngineError, Schedule
 from equigrad.engine.statistics_history import find_statistics
 from equigrad.models.segmentation.sliding_window import SlidingWindow, WholeImage
 from equigrad.recipes.catalogue import load_recipe
-from equigrad.recipes.glyph_scenes import GlyphScenes
-from equigrad.recipes.runs import evaluate_run, recipe_of_run, source_of
+from equigrad.tasks.run_folder import recipe_of_run
+from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
+from equigrad.tasks.segmentation.run import build_model, evaluate, predictor, trained_model
+from running import load, train
 
 NAME = "tiny:segmentation"
 # 9 test scenes: two processes share them unevenly.
@@ -49,10 +51,6 @@ class StoppingScenes:
         return train_set, test_set
 
 
-def run(recipe, folder, *, resume=False, settings=SETTINGS):
-    return recipe.run(folder, resume=resume, source=source_of(NAME, settings), command=["equigrad"])
-
-
 def results(folder: Path):
     with np.load(folder / "predictions" / "test.npz", allow_pickle=False) as stored:
         return json.loads((folder / "evaluation.json").read_text()), dict(stored)
@@ -61,8 +59,8 @@ def results(folder: Path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run with its label maps kept."""
-    folder, settings = tmp_path_factory.mktemp("runs") / "run", [*SETTINGS, "keeps_label_maps=true"]
-    run(load_recipe(NAME, settings), folder, settings=settings)
+    folder, named = tmp_path_factory.mktemp("runs") / "run", load_recipe(NAME, [*SETTINGS, "keeps_label_maps=true"])
+    train(named.recipe, folder, source=named.source())
     return folder
 
 
@@ -102,50 +100,50 @@ def test_the_label_maps_on_request_are_what_was_counted(finished):
 
 def test_evaluating_a_run_again_says_the_same(finished):
     evaluation, _ = results(finished)
-    assert evaluate_run(finished).result() == pytest.approx(evaluation["result"], abs=1e-6)
+    assert evaluate(recipe_of_run(finished), finished).metrics == pytest.approx(evaluation["result"], abs=1e-6)
 
 
 def test_a_prediction_is_an_overlay_and_a_line_with_the_largest_categories(finished):
     recipe = recipe_of_run(finished)
     _, test_set = recipe.data.load()
     image = test_set.data.read_image(0).resize((90, 70))
-    predicted = recipe.predictor(finished)(image)
+    predicted = predictor(recipe, finished)(image)
     assert predicted.picture.width > 400
     assert "background " in predicted.line
     assert " %" in predicted.line
 
 
 def test_an_interrupted_run_predicts_too(tmp_path):
-    folder, recipe = tmp_path / "run", load_recipe(NAME, SETTINGS)
-    assert run(replace(recipe, data=StoppingScenes(recipe.data)), folder).interrupted
+    folder, recipe = tmp_path / "run", load(NAME, SETTINGS)
+    assert train(replace(recipe, data=StoppingScenes(recipe.data)), folder).interrupted
     assert not any((folder / file).exists() for file in RESULTS)
-    assert recipe.predictor(folder)(Image.new("RGB", (64, 64))).line
+    assert predictor(recipe, folder)(Image.new("RGB", (64, 64))).line
 
 
 def test_a_stopped_run_has_no_results_and_a_resumed_one_has(tmp_path):
-    folder, recipe = tmp_path / "run", load_recipe(NAME, [*SETTINGS, "keeps_label_maps=true"])
-    assert not run(recipe, folder).interrupted
+    folder, recipe = tmp_path / "run", load(NAME, [*SETTINGS, "keeps_label_maps=true"])
+    assert not train(recipe, folder).interrupted
     assert all((folder / file).exists() for file in RESULTS)
     longer = replace(recipe, training=replace(recipe.training, schedule=Schedule(epochs=3)))
-    assert run(replace(longer, data=StoppingScenes(recipe.data)), folder, resume=True).interrupted
+    assert train(replace(longer, data=StoppingScenes(recipe.data)), folder, resume=True).interrupted
     assert not any((folder / file).exists() for file in (*RESULTS, "predictions/label_maps"))
-    assert not run(longer, folder, resume=True).interrupted
+    assert not train(longer, folder, resume=True).interrupted
     assert all((folder / file).exists() for file in RESULTS)
 
 
 def test_a_run_that_is_resumed_at_its_end_is_tested_again(finished, tmp_path):
     folder = tmp_path / "run"
-    recipe = load_recipe(NAME, SETTINGS)
-    run(recipe, folder)
+    recipe = load(NAME, SETTINGS)
+    train(recipe, folder)
     evaluation, _ = results(folder)
     (folder / "evaluation.json").unlink()
-    run(recipe, folder, resume=True)
+    train(recipe, folder, resume=True)
     assert results(folder)[0] == evaluation
 
 
 @pytest.mark.parametrize(("auxiliary", "num_statistics"), [("ce", 1), ("method", 2), ("none", 1)])
 def test_the_auxiliary_head_has_statistics_of_its_own_or_none(auxiliary, num_statistics):
-    model = load_recipe(NAME, [f"auxiliary={auxiliary}"]).model(np.array([5, 4, 3]))
+    model = build_model(load(NAME, [f"auxiliary={auxiliary}"]), np.array([5, 4, 3]))
     losses = model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), {"labels": torch.zeros(2, 32, 32, dtype=torch.int64)})
     assert ("auxiliary_loss" in losses) == (auxiliary != "none")
     assert len(find_statistics(model)) == num_statistics
@@ -156,7 +154,7 @@ def test_tiles_give_the_loss_of_the_whole_and_the_decoders_size_another():
     losses = []
     for loss_at in ("labels", "tiles", "decoder"):
         torch.manual_seed(0)
-        model = load_recipe(NAME, [f"loss_at={loss_at}"]).model(np.array([5, 4, 3]))
+        model = build_model(load(NAME, [f"loss_at={loss_at}"]), np.array([5, 4, 3]))
         model.head.classifier.dropout.p = 0.0
         images = torch.randint(0, 256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
         losses.append(model(images, {"labels": labels})["loss"].item())
@@ -165,26 +163,27 @@ def test_tiles_give_the_loss_of_the_whole_and_the_decoders_size_another():
 
 
 def test_inference_sees_images_as_the_data_says():
-    whole = load_recipe("semantic_segmentation:ade20k_pspnet_r50", ["backbone.weights=none"])
-    inference = whole._inference()
+    whole = load("semantic_segmentation:ade20k_pspnet_r50", ["backbone.weights=none"])
+    inference = build_model(whole, np.ones(150)).inference
     assert isinstance(inference, WholeImage)
     assert (inference.scale.short_side, inference.scale.long_side) == (512, 2048)
-    sliding = replace(whole, window=300)._inference()
+    sliding = build_model(replace(whole, window=300), np.ones(150)).inference
     assert isinstance(sliding, SlidingWindow)
     assert (sliding.window, sliding.stride, sliding.scale.short_side) == (300, 200, 512)
-    assert load_recipe(NAME)._inference().scale is None
+    assert build_model(load(NAME), np.ones(9)).inference.scale is None
 
 
 def test_weights_of_another_recipe_are_refused(finished):
     recipe = recipe_of_run(finished)
     with pytest.raises(EngineError, match="does not fit its recipe: size mismatch for classification_loss"):
-        recipe.trained_model(np.array([5, 4, 3]), finished)
+        trained_model(recipe, np.array([5, 4, 3]), finished)
 
 
 @pytest.mark.slow
 def test_two_processes_evaluate_each_image_once_and_as_one_process_does(tmp_path):
     folder = tmp_path / "run"
-    run(load_recipe(NAME, SETTINGS), folder)
+    named = load_recipe(NAME, SETTINGS)
+    train(named.recipe, folder, source=named.source())
     evaluation, predictions = results(folder)
     for file in RESULTS:
         (folder / file).unlink()

@@ -5,8 +5,8 @@ import pytest
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.frequency import load_frequencies
-from equigrad.recipes.detection_data import CocoFiles, GlyphObjects, OpenImages
-from equigrad.recipes.generated_objects import generated_objects
+from equigrad.tasks.detection.data import CocoFiles, GlyphObjects, OpenImages
+from equigrad.tasks.smoke_test.generated_objects import generated_objects
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,20 @@
 import pytest
 
 from equigrad.cli import main
+from equigrad.commands.recipes import try_row
 from equigrad.data.images.published_lists import PUBLISHED, read_published
 from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
-from equigrad.recipes.generated_data import write_benchmark
-from equigrad.recipes.methods import ROWS
-from equigrad.recipes.rehearsal import Stage
+from equigrad.recipes.methods.classification import METHODS
+from equigrad.tasks.smoke_test.generated_images import write_benchmark
+from equigrad.tasks.smoke_test.workspace import Workspace
 
 IMAGENET = "image_classification:imagenet_lt_resnet50"
 SIZES = {"imagenet_lt": 115_846, "places_lt": 62_500, "inaturalist18": 437_513}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory):
-    return Stage(tmp_path_factory.mktemp("stage"))
+def workspace(tmp_path_factory):
+    return Workspace(tmp_path_factory.mktemp("workspace"))
 
 
 @pytest.mark.parametrize("benchmark", ["imagenet_lt", "places_lt"])
@@ -33,73 +34,75 @@ def test_a_recipe_of_a_table_stands_for_every_method():
     names = [name for name, function in all_recipes() if function().table and name.startswith("image_classification:")]
     assert len(names) == 4
     for name in names:
-        assert [row for (row,) in rows_of_recipe(name)] == [f"method={method}" for method in ROWS]
+        assert [row for (row,) in rows_of_recipe(name)] == [f"method={method}" for method in METHODS]
     assert rows_of_recipe(IMAGENET, ["method=crt", "init=a"]) == [["method=crt", "init=a"]]
     assert rows_of_recipe("tiny:ce") == [[]]
 
 
-def test_a_second_stage_starts_from_a_generated_first_stage(stage):
-    rehearsal = stage.rehearse(IMAGENET, ["method=lws"])
-    assert rehearsal.error is None
-    assert rehearsal.schedule == (
+def test_a_second_stage_starts_from_a_generated_first_stage(workspace):
+    outcome = try_row(workspace, IMAGENET, ["method=lws"])
+    assert outcome.error is None
+    assert outcome.schedule == (
         "5 epochs, cosine per epoch to 0, no warm-up; batch 512; SGD lr 0.2, weight decay 0.0005; 1,135 steps"
     )
-    assert not (stage.folder / "run").exists()  # the folders of a whole table would fill a disk
-    assert len(list(stage.folder.glob("first_stage_*"))) == 1
+    assert not (workspace.folder / "run").exists()  # the folders of a whole table would fill a disk
+    assert len(list(workspace.folder.glob("first_stage_*"))) == 1
 
 
-def test_the_schedule_is_that_of_the_real_training_whatever_is_set(stage):
-    rehearsal = stage.rehearse(IMAGENET, ["method=softmax_eql_cosine", "training.schedule.epochs=200"])
-    assert rehearsal.error is None
-    assert rehearsal.schedule.startswith("200 epochs, cosine")
-    assert rehearsal.schedule.endswith("45,400 steps")
+def test_the_schedule_is_that_of_the_real_training_whatever_is_set(workspace):
+    outcome = try_row(workspace, IMAGENET, ["method=softmax_eql_cosine", "training.schedule.epochs=200"])
+    assert outcome.error is None
+    assert outcome.schedule.startswith("200 epochs, cosine")
+    assert outcome.schedule.endswith("45,400 steps")
 
 
-def test_a_segmenter_is_tried_in_the_layout_of_ade20k_with_weights_like_the_real_ones(stage):
-    rehearsal = stage.rehearse("semantic_segmentation:ade20k_lt_pspnet_r50", ["method=softmax_eql"])
-    assert rehearsal.error is None
-    assert rehearsal.schedule == (
+def test_a_segmenter_is_tried_in_the_layout_of_ade20k_with_weights_like_the_real_ones(workspace):
+    outcome = try_row(workspace, "semantic_segmentation:ade20k_lt_pspnet_r50", ["method=softmax_eql"])
+    assert outcome.error is None
+    assert outcome.schedule == (
         "40,000 steps, poly, power 0.9, to 0.01, no warm-up; batch 16; SGD lr 0.01, weight decay 0.0005; 40,000 steps"
     )
-    missing = stage.rehearse("semantic_segmentation:ade20k_lt_pspnet_r50", ["backbone.weights=mine.pth"])
+    missing = try_row(workspace, "semantic_segmentation:ade20k_lt_pspnet_r50", ["backbone.weights=mine.pth"])
     assert missing.error == "FileNotFoundError: mine.pth: no such weight file"
 
 
-def test_a_detector_is_tried_with_the_categories_of_its_benchmark_and_weights_like_the_real_ones(stage):
-    rehearsal = stage.rehearse("one_stage:coco", ["method=fl"])
-    assert rehearsal.error is None
-    assert rehearsal.schedule == (
+def test_a_detector_is_tried_with_the_categories_of_its_benchmark_and_weights_like_the_real_ones(workspace):
+    outcome = try_row(workspace, "one_stage:coco", ["method=fl"])
+    assert outcome.error is None
+    assert outcome.schedule == (
         "24 epochs, x0.1 at epoch 16, 22, linear warm-up from 0.001 over 1 epochs; batch 16; "
         "SGD lr 0.02, weight decay 0.0001"
     )
-    assert (stage.folder / "coco_objects" / "train.json").exists()
+    assert (workspace.folder / "coco_objects" / "train.json").exists()
 
 
-def test_a_detector_that_reads_its_own_data_is_tried_on_a_few_categories(stage):
-    assert stage.rehearse("small_detection_data:small", []).error is None
-    assert stage.rehearse("small_detection_data:small", ["data.test=none"]).error is None
-    missing = stage.rehearse("small_detection_data:small", ["data.benchmark=voc"])
+def test_a_detector_that_reads_its_own_data_is_tried_on_a_few_categories(workspace):
+    assert try_row(workspace, "small_detection_data:small", []).error is None
+    assert try_row(workspace, "small_detection_data:small", ["data.test=none"]).error is None
+    missing = try_row(workspace, "small_detection_data:small", ["data.benchmark=voc"])
     assert missing.error == "ValueError: --set data.benchmark=voc: expected none or one of lvis, coco"
 
 
 def test_second_stages_of_detectors_share_a_first_stage_where_the_detector_is_the_same(tmp_path):
-    stage = Stage(tmp_path)
+    workspace = Workspace(tmp_path)
     for method, num_first_stages in (("crt", 1), ("crt", 1), ("bags", 2)):
-        assert stage.rehearse("small_detection_data:second_stage", [f"method={method}"]).error is None
+        assert try_row(workspace, "small_detection_data:second_stage", [f"method={method}"]).error is None
         assert len(list(tmp_path.glob("first_stage_*"))) == num_first_stages
 
 
-def test_a_recipe_that_cannot_train_is_told_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+def test_a_recipe_that_cannot_train_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken_recipes.py").write_text(
         "from dataclasses import replace\n"
         "from torch import nn\n"
         "from equigrad.recipes import own_data\n"
         "class Broken(nn.Flatten):\n"
         "    num_features = 7\n"
+        "    def build(self):\n"
+        "        return self\n"
         "def good():\n"
         "    return own_data.classification()\n"
         "def broken():\n"
-        "    return replace(good(), backbone=Broken)\n"
+        "    return replace(good(), backbone=Broken())\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["recipes", "--check", "broken_recipes:broken", "broken_recipes:good"]) == 1
@@ -110,12 +113,12 @@ def test_a_recipe_that_cannot_train_is_told_and_the_others_go_on(tmp_path, monke
     assert shown.err == "equigrad: 1 of 2 recipes failed\n"
 
 
-def test_ctrl_c_ends_the_rehearsal_of_all(tmp_path, monkeypatch, capsys):
+def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch, capsys):
     (tmp_path / "stopping_recipes.py").write_text(
         "import signal\n"
         "from dataclasses import replace\n"
         "from equigrad.recipes import tiny\n"
-        "from equigrad.recipes.image_data import GlyphImages\n"
+        "from equigrad.tasks.classification.data import GlyphImages\n"
         "class Images:\n"
         "    def load(self):\n"
         "        train, test = GlyphImages(num_classes=3, max_count=6, test_count=1).load()\n"
@@ -136,5 +139,5 @@ def test_ctrl_c_ends_the_rehearsal_of_all(tmp_path, monkeypatch, capsys):
 def test_every_row_of_a_table_trains(capsys):
     assert main(["recipes", "--check", "image_classification:places_lt_resnet152"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"all {len(ROWS)} recipes build and train"
-    assert "10 epochs, cosine per epoch to 0, no warm-up; batch 256; SGD lr 0.1" in lines[list(ROWS).index("crt")]
+    assert lines[-1] == f"all {len(METHODS)} recipes build and train"
+    assert "10 epochs, cosine per epoch to 0, no warm-up; batch 256; SGD lr 0.1" in lines[list(METHODS).index("crt")]
