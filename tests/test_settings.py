@@ -1,3 +1,5 @@
+import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equigrad.settings import override
+from equigrad.settings import differences, from_json, list_settings, override, to_json
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,112 @@ def test_what_cannot_be_set_is_named(assignment, message):
 def test_numbers_come_through_as_they_are(rate, epochs):
     changed = override(Outer(), [f"inner.rate={rate!r}", f"inner.epochs={epochs}"])
     assert (changed.inner.rate, changed.inner.epochs) == (rate, epochs)
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A circle.
+
+    Args:
+        radius: from the centre to the rim,
+            in pixels.
+    """
+
+    radius: float = 1.0
+
+
+@dataclass(frozen=True)
+class Square:
+    """A square.
+
+    Args:
+        side: of it.
+    """
+
+    side: int = 2
+    radius: float | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing.
+
+    Args:
+        shape: what is drawn.
+        colours: of the rim.
+        size: (height, width).
+        file: where it goes.
+    """
+
+    shape: Circle | Square = field(default_factory=Circle)
+    colours: tuple[str, ...] = ("red",)
+    size: tuple[int, int] = (3, 4)
+    file: Path | None = None
+
+
+drawings = st.builds(
+    Drawing,
+    shape=st.builds(Circle, st.floats(allow_nan=False)) | st.builds(Square, st.integers(), st.none() | st.just(2.5)),
+    colours=st.lists(st.text()).map(tuple),
+    size=st.tuples(st.integers(), st.integers()),
+    file=st.none() | st.sampled_from([Path("a/b.png"), Path("none")]),
+)
+
+
+@given(drawings)
+def test_settings_come_back_from_json_as_they_were(drawing):
+    assert from_json(Drawing, json.loads(json.dumps(to_json(drawing)))) == drawing
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": {"type": "Triangle"}}, "shape: expected Circle or Square, got Triangle"),
+        ({"shape": {"type": "os:system", "radius": 1}}, "shape: expected Circle or Square, got os:system"),
+        ({"shape": {"type": "Circle", "radius": "wide"}}, r"shape\.radius: expected a number, got 'wide'"),
+        ({"shape": {"type": "Circle", "radius": True}}, r"shape\.radius: expected a number, got True"),
+        ({"shape": {"type": "Circle", "radius": 1, "rim": 2}}, r"shape\.rim: Circle has no such field"),
+        ({"shape": {"type": "Circle"}}, r"shape\.radius: missing"),
+        ({"size": [1, 2, 3]}, "size: expected 2 values, got 3"),
+        ({"colours": "red"}, "colours: expected a text, several"),
+        ({"type": "Picture"}, "settings: expected Drawing, got Picture"),
+    ],
+)
+def test_json_that_is_no_such_settings_is_refused_with_the_path_of_the_field(change, message):
+    with pytest.raises(ValueError, match=message):
+        from_json(Drawing, {**to_json(Drawing()), **change})
+
+
+def test_only_plain_data_and_dataclasses_are_settings():
+    with pytest.raises(TypeError, match="plain data or a dataclass, got function"):
+        to_json(Drawing(shape=lambda: None))
+
+
+def test_a_field_of_several_classes_is_set_by_class_name_and_keeps_what_they_share():
+    drawing = override(Drawing(shape=Circle(radius=7.0)), ["shape=Square", "shape.side=5"])
+    assert drawing.shape == Square(side=5, radius=7.0)
+    with pytest.raises(ValueError, match="--set shape=Triangle: expected Circle or Square"):
+        override(Drawing(), ["shape=Triangle"])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "hint"),
+    [("radius=2", "did you mean shape.radius?"), ("shape.radios=2", "did you mean shape.radius?"), ("sice=1", "size?")],
+)
+def test_a_wrong_name_gets_the_nearest_right_one(assignment, hint):
+    with pytest.raises(ValueError, match=re.escape(hint)):
+        override(Drawing(), [assignment])
+
+
+def test_every_setting_is_listed_with_its_value_kind_and_text():
+    listed = {setting.path: setting for setting in list_settings(Drawing())}
+    assert list(listed) == ["shape", "shape.radius", "colours", "size", "file"]
+    assert listed["shape"] == ("shape", "Circle | Square", "Circle", "what is drawn.")
+    assert listed["shape.radius"] == ("shape.radius", "a number", 1.0, "from the centre to the rim, in pixels.")
+    assert listed["file"].kind == "none or a path"
+
+
+def test_differences_are_named_by_path():
+    changed = Drawing(shape=Circle(2.0), colours=("red", "blue"))
+    assert differences(Drawing(), changed) == {"shape.radius": (1.0, 2.0), "colours": (("red",), ("red", "blue"))}
+    assert differences(Drawing(), Drawing(shape=Square())) == {"shape": (Circle(), Square())}

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from equigrad.recipes.dense_methods import DENSE_METHODS, FL, QFL, SOFT_BCE, OneStage, efl
+from equigrad.recipes.trained_categories import TrainedCategories
 from torch.testing import assert_close
 
 import equigrad
 from equigrad.models.detection.one_stage.atss import improved_atss
-from equigrad.recipes.dense_methods import DENSE_METHODS, FL, QFL, SOFT_BCE, OneStage, efl
-from equigrad.recipes.trained_categories import TrainedCategories
 from models.small_detectors import TinyPyramid, batch
 
 COUNTS = np.array([50, 20, 3, 1])

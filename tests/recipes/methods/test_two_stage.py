@@ -3,13 +3,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.models.rcnn_cases import make_batch, small_pyramid
-from torch.testing import assert_close
-
-import equigrad
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
-from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
-from equigrad.recipes import roi_methods
 from equigrad.recipes.overrides import override
 from equigrad.recipes.roi_methods import (
     BAGS,
@@ -27,6 +20,13 @@ from equigrad.recipes.roi_methods import (
     grad_blocking,
 )
 from equigrad.recipes.trained_categories import TrainedCategories
+from tests.models.rcnn_cases import make_batch, small_pyramid
+from torch.testing import assert_close
+
+import equigrad
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
+from equigrad.recipes import roi_methods
 
 IMAGE_COUNTS, INSTANCE_COUNTS = [1, 8, 20, 300, 40], [1, 50, 60, 5000, 70]
 CATEGORIES = TrainedCategories(

@@ -1,0 +1,103 @@
+"""A run folder is enough to rebuild, evaluate and go on with a run, and nothing in it is executed."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from equigrad.cli import main
+from equigrad.engine import EngineError
+from equigrad.recipes import tiny
+from equigrad.tasks.backbones import SmallConv
+from equigrad.tasks.run_folder import recipe_of_run, task_of
+
+SETTINGS = [
+    *("data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"),
+    *("training.schedule.epochs=1", "training.batch_size=8", "training.log_every=1"),
+]
+WORDS = ["train", "tiny:softmax_eql", *(word for setting in SETTINGS for word in ("--set", setting))]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main([*WORDS, "--run", str(folder)]) == 0
+    return folder
+
+
+def change(run, tmp_path, **fields):
+    """A copy of the run's recipe.json alone, with other content."""
+    content = json.loads((run / "recipe.json").read_text())
+    (tmp_path / "recipe.json").write_text(json.dumps({**content, **fields}))
+    return tmp_path
+
+
+def test_a_run_is_rebuilt_from_its_settings_after_the_defaults_of_the_recipe_changed(run, monkeypatch):
+    def edited():
+        raise AssertionError("the function of the recipe was called")
+
+    before = json.loads((run / "evaluation.json").read_text())["result"]
+    monkeypatch.setattr(tiny, "softmax_eql", edited)
+    monkeypatch.setattr(SmallConv.__init__, "__defaults__", (99,))
+    assert SmallConv().width == 99
+    recipe = recipe_of_run(run)
+    assert (recipe.backbone.width, recipe.data.num_classes, recipe.training.batch_size) == (16, 5, 8)
+    assert task_of(recipe).evaluate(recipe, run).metrics == pytest.approx(
+        {name: float("nan") if value is None else value for name, value in before.items()}, abs=1e-6, nan_ok=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"settings": {"type": "ClassificationRecipe"}}, "data: missing"),
+        ({"settings": {"type": "subprocess:run", "args": ["touch", "hacked"]}}, "got subprocess:run"),
+        ({"settings": 3}, "expected the fields starts and settings"),
+        ({"format": 99}, "format 99 is not known here"),
+    ],
+)
+def test_a_recipe_that_cannot_be_understood_is_one_line_and_nothing_runs(run, tmp_path, fields, message, capsys):
+    folder = change(run, tmp_path, **fields)
+    with pytest.raises(EngineError, match=message):
+        recipe_of_run(folder)
+    for command in (["evaluate", str(folder)], ["predict", str(folder), "image.png"]):
+        assert main(command) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert message in error
+
+
+def test_a_function_that_a_run_folder_names_is_not_called(run, tmp_path):
+    victim = tmp_path / "written"
+    arguments = {"url": "data:,x", "dst": str(victim)}
+    folder = change(run, tmp_path, recipe="torch.hub:download_url_to_file", arguments=arguments, set=[])
+    recipe_of_run(folder)
+    main(["evaluate", str(folder)])
+    main(["evaluate", str(folder), "--set", "method.loss.prior_power=2", "--output", str(tmp_path / "out")])
+    assert not victim.exists()
+
+
+def test_a_kill_during_an_evaluation_loses_no_step(run, tmp_path, capfd):
+    folder = tmp_path / "run"
+    code = (
+        "import os, signal, sys\n"
+        "from equigrad.cli import main\n"
+        "from equigrad.tasks.classification import run\n"
+        "run.evaluate_model = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "main(sys.argv[1:])\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, *WORDS, "--run", str(folder)], capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    total = lines[-1]["step"]
+    assert f"resuming at step {total} of {total}" in capfd.readouterr().out
+    expected = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [line["loss"] for line in expected]
+    assert (folder / "report.html").exists()
+    ours, theirs = (json.loads((one / "evaluation.json").read_text()) for one in (folder, run))
+    assert ours["categories"] == theirs["categories"]
