@@ -174,8 +174,12 @@ class RoIHead(nn.Module):
         ]
         vectors = self._vectors(features, [sample.boxes for sample in samples], image_sizes)
         labels = torch.cat([sample.labels for sample in samples])
+        if self.background_column is not None:
+            labels = labels.masked_fill(labels == BACKGROUND, self.background_column)
+        normalizer = float(max(1, len(labels))) if self.divide_by_rois else None
+        logits = self.box_predictor.cls_score(vectors)
         losses = {
-            "classification": self._classification_loss(self.box_predictor.cls_score(vectors), labels),
+            "classification": self.classification_loss(logits, labels, normalizer=normalizer),
             "box": self._box_loss(vectors, samples, targets),
         }
         if self.mask_branch is not None:
@@ -213,13 +217,6 @@ class RoIHead(nn.Module):
     def _vectors(self, features: Mapping[str, Tensor], rois: list[Tensor], image_sizes: ImageSizes) -> Tensor:
         vectors: Tensor = self.box_head(self.box_roi_pool(features, rois, image_sizes))
         return vectors
-
-    def _classification_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.background_column is not None:
-            labels = labels.masked_fill(labels == BACKGROUND, self.background_column)
-        normalizer = float(max(1, len(labels))) if self.divide_by_rois else None
-        loss: Tensor = self.classification_loss(logits, labels, normalizer=normalizer)
-        return loss
 
     def _box_loss(self, vectors: Tensor, samples: Sequence[RoISample], targets: Sequence[Target]) -> Tensor:
         labels = torch.cat([sample.labels for sample in samples])
