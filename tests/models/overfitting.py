@@ -1,4 +1,4 @@
-"""Eight real images that a detector must be able to learn by heart, and how well it did."""
+"""Real images that a detector must be able to learn by heart, and how many steps it takes."""
 
 from functools import partial
 
@@ -19,8 +19,9 @@ from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 
-SIZE = 256
+SIZE = 128
 LEAST_SIDE = 32  # pixels of every object at that size
+CHECK_EVERY = 5  # steps
 
 # Builder, a loss of C categories, whether it takes the quality.
 DETECTORS = {
@@ -35,7 +36,7 @@ DETECTORS = {
 }
 
 
-def read_images(folder, count=8):
+def read_images(folder, count):
     """Annotations and a batch of the first images whose objects are all large enough to be seen."""
     data = read_coco(folder / "instances_train128.json")
     dataset = DetectionDataset(data, folder / "images.zip", ResizeLongerSide((SIZE,)), keep_empty=False)
@@ -47,7 +48,7 @@ def read_images(folder, count=8):
             chosen.append(index)
         if len(items) == count:
             break
-    return dataset.data.subset(np.array(chosen)), collate_detection(items, 128)
+    return dataset.data.subset(np.array(chosen)), collate_detection(items, 64)
 
 
 def average_precision(predictions, targets, annotations):
@@ -70,10 +71,10 @@ def average_precision(predictions, targets, annotations):
     return evaluate(Predictions.joined(parts), annotations).result()["AP50"]
 
 
-def train(name, folder, *, steps, rate, weights):
-    """AP50 on the images a detector was trained on, and the last losses."""
-    torch.manual_seed(0)
-    annotations, (images, targets) = read_images(folder)
+def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, num_images=8, seed=0):
+    """Steps after which AP50 on the images a detector is trained on exceeds the goal; None if it does not."""
+    torch.manual_seed(seed)
+    annotations, (images, targets) = read_images(folder, num_images)
     build, loss, takes_quality = DETECTORS[name]
     num_classes = len(annotations.categories.ids)
     pyramid = LiteFPN(weights, num_channels=64, num_frozen=11)
@@ -82,19 +83,22 @@ def train(name, folder, *, steps, rate, weights):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     pretrained = set(pyramid.blocks.parameters())
     groups = [
-        {"params": [parameter for parameter in trained if parameter in pretrained]},
-        {"params": [parameter for parameter in trained if parameter not in pretrained]},
+        {"params": [parameter for parameter in trained if parameter in pretrained], "lr": rate / 10},
+        {"params": [parameter for parameter in trained if parameter not in pretrained], "lr": rate},
     ]
     optimizer = torch.optim.Adam(groups)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate / 10, rate], total_steps=steps, pct_start=0.1)
-    for step in range(steps):
-        chosen = torch.arange(4) * 2 + step % 2
-        losses = model(images[chosen], [targets[index] for index in chosen.tolist()])
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=10)
+    for step in range(1, max_steps + 1):
+        chosen = torch.arange(step % 2, num_images, 2)
+        losses = model.train()(images[chosen], [targets[index] for index in chosen.tolist()])
         optimizer.zero_grad()
         sum(losses.values()).backward()
         torch.nn.utils.clip_grad_norm_(trained, 10.0)
         optimizer.step()
-        schedule.step()
-    with torch.no_grad():
-        predictions = model.eval()(images, targets)
-    return average_precision(predictions, targets, annotations), {key: value.item() for key, value in losses.items()}
+        warmup.step()
+        if step % CHECK_EVERY == 0:
+            with torch.no_grad():
+                predictions = model.eval()(images, targets)
+            if average_precision(predictions, targets, annotations) > goal:
+                return step
+    return None

@@ -1,7 +1,7 @@
 """The dense detector: pyramid, head, anchors, assigner, box coder and losses, all handed in.
 
     loss, scores = equigrad.EqualizedFocalLoss(1203), equigrad.SigmoidScores()
-    model = improved_atss(resnet_fpn(50), 1203, loss, scores)       # one of the builders
+    model = improved_atss(resnet50_fpn(TORCHVISION), 1203, loss, scores)       # one of the builders
     losses = model(images, targets)       # training: {"classification": ..., "box": ..., "quality": ...}
     predictions = model(images)           # evaluation: [{"boxes": (n, 4), "scores": (n,), "labels": (n,)}, ...]
 
@@ -73,6 +73,8 @@ class DenseDetector(nn.Module):
         classifies_background: False leaves background anchors out of the classification loss (YOLOX, whose
             objectness tells them).
         predicts_to_assign: whether the assigner is a `DynamicAssigner`.
+        legacy_pixels: whether boxes of targets and detections end on pixel x2 (see `equigrad.models.detection.boxes`);
+            the other parts must be told the same.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class DenseDetector(nn.Module):
         with_quality: bool = False,
         classifies_background: bool = True,
         predicts_to_assign: bool = False,
+        legacy_pixels: bool = False,
     ) -> None:
         super().__init__()
         self.pyramid = pyramid
@@ -107,6 +110,7 @@ class DenseDetector(nn.Module):
         self.with_quality = with_quality
         self.classifies_background = classifies_background
         self.predicts_to_assign = predicts_to_assign
+        self.legacy_pixels = legacy_pixels
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the box losses of an epoch, counted from 0; the training calls it."""
@@ -220,7 +224,7 @@ class DenseDetector(nn.Module):
         if not self.with_quality:
             return [(level,) for level in level_labels]
         quality = torch.zeros(labels.shape, dtype=positives.boxes.dtype, device=labels.device)
-        quality[is_positive] = iou_quality(positives).detach().clamp(0, 1)
+        quality[is_positive] = iou_quality(positives, legacy_pixels=self.legacy_pixels).detach().clamp(0, 1)
         return list(zip(level_labels, split(quality, outputs, num_anchors), strict=True))
 
     def _quality_loss(
