@@ -12,6 +12,7 @@ from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.transforms import ResizeLongerSide
 from equigrad.evaluation.detection.evaluator import evaluate
 from equigrad.evaluation.detection.predictions import Predictions
+from equigrad.models.detection.boxes import pairwise_iou, sides
 from equigrad.models.detection.one_stage.atss import atss, improved_atss
 from equigrad.models.detection.one_stage.fcos import fcos
 from equigrad.models.detection.one_stage.paa import paa
@@ -21,6 +22,7 @@ from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 
 SIZE = 128
 LEAST_SIDE = 32  # pixels of every object at that size
+MOST_OVERLAP = 0.3  # IoU of two objects: at this size they would compete for the same few anchors
 CHECK_EVERY = 5  # steps
 
 # Builder, a loss of C categories, whether it takes the quality.
@@ -36,14 +38,16 @@ DETECTORS = {
 }
 
 
-def read_images(folder, count):
-    """Annotations and a batch of the first images whose objects are all large enough to be seen."""
+def read_images(folder, count=6, *, with_masks=False):
+    """Annotations and a batch of the first images with large objects that do not hide each other."""
     data = read_coco(folder / "instances_train128.json")
-    dataset = DetectionDataset(data, folder / "images.zip", ResizeLongerSide((SIZE,)), keep_empty=False)
+    transform = ResizeLongerSide((SIZE,))
+    dataset = DetectionDataset(data, folder / "images.zip", transform, with_masks=with_masks, keep_empty=False)
     items, chosen = [], []
     for index in range(len(dataset)):
         image, target = dataset[index]
-        if (target["boxes"][:, 2:] - target["boxes"][:, :2]).amin() >= LEAST_SIDE:
+        boxes = target["boxes"]
+        if sides(boxes).amin() >= LEAST_SIDE and pairwise_iou(boxes, boxes).fill_diagonal_(0).amax() < MOST_OVERLAP:
             items.append((image, target))
             chosen.append(index)
         if len(items) == count:
@@ -71,10 +75,10 @@ def average_precision(predictions, targets, annotations):
     return evaluate(Predictions.joined(parts), annotations).result()["AP50"]
 
 
-def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, num_images=8, seed=0):
+def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
     """Steps after which AP50 on the images a detector is trained on exceeds the goal; None if it does not."""
     torch.manual_seed(seed)
-    annotations, (images, targets) = read_images(folder, num_images)
+    annotations, (images, targets) = read_images(folder)
     build, loss, takes_quality = DETECTORS[name]
     num_classes = len(annotations.categories.ids)
     pyramid = LiteFPN(weights, num_channels=64, num_frozen=11)
@@ -89,7 +93,7 @@ def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, num_imag
     optimizer = torch.optim.Adam(groups)
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=10)
     for step in range(1, max_steps + 1):
-        chosen = torch.arange(step % 2, num_images, 2)
+        chosen = torch.arange(step % 2, len(images), 2)
         losses = model.train()(images[chosen], [targets[index] for index in chosen.tolist()])
         optimizer.zero_grad()
         sum(losses.values()).backward()

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Literal
 
 from equigrad.engine import SGD, Ema, ParameterRule, yolox_schedule
-from equigrad.models.backbones.csp_darknet import CSPDarknetPAFPN, csp_darknet_m, csp_darknet_s
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
+from equigrad.models.detection.pyramids.csp_darknet import CSPDarknetPAFPN, csp_darknet_m, csp_darknet_s
 from equigrad.recipes.dense_methods import FL, QFL, SOFT_BCE, DenseMethod, OneStage, efl, eqfl
 from equigrad.recipes.detection import DetectionRecipe
 from equigrad.recipes.detection_benchmarks import LVIS_V1_WITH_EMPTY, detector_training
