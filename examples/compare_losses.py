@@ -23,6 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 from comparison_rows import AfterEpoch, Row, candidates, with_counts, without_counts
+from equigrad.recipes.image_data import OwnImages
+from feature_cache import FeatureDataset, Features, cache_features
+from linear_probe import fit, hold_out, predict
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -34,9 +37,6 @@ from equigrad.evaluation.tables import write_table
 from equigrad.files import write_atomically
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.classification.classifier import Classifier, build_classifier
-from equigrad.models.classification.feature_cache import FeatureDataset, Features, cache_features
-from equigrad.models.classification.linear_probe import fit, hold_out, predict
-from equigrad.recipes.image_data import OwnImages
 from equigrad.recipes.methods import Method
 from equigrad.sampling import ClassBalancedSampler
 

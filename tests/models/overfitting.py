@@ -1,4 +1,4 @@
-"""Eight real images that a detector must be able to learn by heart, and how well it did."""
+"""Real images that a detector must be able to learn by heart, and how many steps it takes."""
 
 from functools import partial
 
@@ -12,6 +12,7 @@ from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.transforms import ResizeLongerSide
 from equigrad.evaluation.detection.evaluator import evaluate
 from equigrad.evaluation.detection.predictions import Predictions
+from equigrad.models.detection.boxes import pairwise_iou, sides
 from equigrad.models.detection.one_stage.atss import atss, improved_atss
 from equigrad.models.detection.one_stage.fcos import fcos
 from equigrad.models.detection.one_stage.paa import paa
@@ -19,8 +20,10 @@ from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 
-SIZE = 256
+SIZE = 128
 LEAST_SIDE = 32  # pixels of every object at that size
+MOST_OVERLAP = 0.3  # IoU of two objects: at this size they would compete for the same few anchors
+CHECK_EVERY = 5  # steps
 
 # Builder, a loss of C categories, whether it takes the quality.
 DETECTORS = {
@@ -35,19 +38,21 @@ DETECTORS = {
 }
 
 
-def read_images(folder, count=8):
-    """Annotations and a batch of the first images whose objects are all large enough to be seen."""
+def read_images(folder, count=6, *, with_masks=False):
+    """Annotations and a batch of the first images with large objects that do not hide each other."""
     data = read_coco(folder / "instances_train128.json")
-    dataset = DetectionDataset(data, folder / "images.zip", ResizeLongerSide((SIZE,)), keep_empty=False)
+    transform = ResizeLongerSide((SIZE,))
+    dataset = DetectionDataset(data, folder / "images.zip", transform, with_masks=with_masks, keep_empty=False)
     items, chosen = [], []
     for index in range(len(dataset)):
         image, target = dataset[index]
-        if (target["boxes"][:, 2:] - target["boxes"][:, :2]).amin() >= LEAST_SIDE:
+        boxes = target["boxes"]
+        if sides(boxes).amin() >= LEAST_SIDE and pairwise_iou(boxes, boxes).fill_diagonal_(0).amax() < MOST_OVERLAP:
             items.append((image, target))
             chosen.append(index)
         if len(items) == count:
             break
-    return dataset.data.subset(np.array(chosen)), collate_detection(items, 128)
+    return dataset.data.subset(np.array(chosen)), collate_detection(items, 64)
 
 
 def average_precision(predictions, targets, annotations):
@@ -70,9 +75,9 @@ def average_precision(predictions, targets, annotations):
     return evaluate(Predictions.joined(parts), annotations).result()["AP50"]
 
 
-def train(name, folder, *, steps, rate, weights):
-    """AP50 on the images a detector was trained on, and the last losses."""
-    torch.manual_seed(0)
+def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
+    """Steps after which AP50 on the images a detector is trained on exceeds the goal; None if it does not."""
+    torch.manual_seed(seed)
     annotations, (images, targets) = read_images(folder)
     build, loss, takes_quality = DETECTORS[name]
     num_classes = len(annotations.categories.ids)
@@ -82,19 +87,22 @@ def train(name, folder, *, steps, rate, weights):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     pretrained = set(pyramid.blocks.parameters())
     groups = [
-        {"params": [parameter for parameter in trained if parameter in pretrained]},
-        {"params": [parameter for parameter in trained if parameter not in pretrained]},
+        {"params": [parameter for parameter in trained if parameter in pretrained], "lr": rate / 10},
+        {"params": [parameter for parameter in trained if parameter not in pretrained], "lr": rate},
     ]
     optimizer = torch.optim.Adam(groups)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate / 10, rate], total_steps=steps, pct_start=0.1)
-    for step in range(steps):
-        chosen = torch.arange(4) * 2 + step % 2
-        losses = model(images[chosen], [targets[index] for index in chosen.tolist()])
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=10)
+    for step in range(1, max_steps + 1):
+        chosen = torch.arange(step % 2, len(images), 2)
+        losses = model.train()(images[chosen], [targets[index] for index in chosen.tolist()])
         optimizer.zero_grad()
         sum(losses.values()).backward()
         torch.nn.utils.clip_grad_norm_(trained, 10.0)
         optimizer.step()
-        schedule.step()
-    with torch.no_grad():
-        predictions = model.eval()(images, targets)
-    return average_precision(predictions, targets, annotations), {key: value.item() for key, value in losses.items()}
+        warmup.step()
+        if step % CHECK_EVERY == 0:
+            with torch.no_grad():
+                predictions = model.eval()(images, targets)
+            if average_precision(predictions, targets, annotations) > goal:
+                return step
+    return None

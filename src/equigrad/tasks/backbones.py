@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar, cast
 
 from torch import nn
 
-from equigrad.models.backbones.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0
 from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
@@ -19,6 +18,7 @@ from equigrad.models.backbones.normalization import IMAGENET, INATURALIST18
 from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
 from equigrad.models.backbones.small_conv_net import SmallConvNet
 from equigrad.models.backbones.small_encoder import SmallEncoder
+from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn

@@ -1,12 +1,8 @@
-import io
-import zipfile
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
@@ -15,12 +11,10 @@ from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_r
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
 from equigrad.models.backbones.normalization import HALF, Normalization
 from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
-from equigrad.models.segmentation.fcn import conv_norm_relu
 from equigrad.models.segmentation.pspnet import PSPHead
 from equigrad.models.segmentation.segmenter import build_segmenter
 from equigrad.models.segmentation.sliding_window import SlidingWindow
 from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
-from shared_data import shared_folder
 
 NUM_CLASSES = 5
 SMALL_HEADS = {
@@ -282,70 +276,3 @@ def test_bad_arguments_are_refused(images, labels):
         build_segmenter(SmallEncoder(), PSPHead, 256, nn.Identity(), equigrad.SoftmaxScores())
     with pytest.raises(ValueError, match="EncoderChannels as channels, got Identity"):
         build_segmenter(nn.Identity(), PSPHead, 2, nn.Identity(), equigrad.SoftmaxScores())
-
-
-class EncoderWithEdges(nn.Module):
-    """Strides 1, 8 and 8: small enough for a test, and fine enough for what is two pixels wide."""
-
-    channels = EncoderChannels(low=32, middle=64, last=96)
-
-    def __init__(self):
-        super().__init__()
-        self.normalization = Normalization(HALF)
-        self.low = nn.Sequential(conv_norm_relu(3, 32, 3), conv_norm_relu(32, 32, 3))
-        step = nn.Conv2d(32, 64, 8, stride=8, bias=False)
-        self.middle = nn.Sequential(step, nn.BatchNorm2d(64), nn.ReLU(), conv_norm_relu(64, 64, 3))
-        self.last = conv_norm_relu(64, 96, 3)
-
-    def forward(self, images):
-        low = self.low(self.normalization(images))
-        middle = self.middle(low)
-        return EncoderMaps(low, middle, self.last(middle))
-
-
-def camvid_frames(width, height):
-    """Eight training frames with 24 of the 31 classes, at 64 x 48 each on at least 19 pixels of them."""
-    frames, label_maps = [], []
-    with zipfile.ZipFile(shared_folder("camvid") / "images_labels.zip") as archive:
-        names = sorted(name for name in archive.namelist() if name.startswith("train/images/"))
-        for name in names[72::32][:8]:
-            label_name = name.replace("images", "labels").replace(".jpg", ".png")
-            frame, label_map = (Image.open(io.BytesIO(archive.read(file))) for file in (name, label_name))
-            frames.append(np.asarray(frame.resize((width, height), Image.Resampling.BILINEAR)))
-            label_maps.append(np.asarray(label_map.resize((width, height), Image.Resampling.NEAREST)))
-    return torch.from_numpy(np.stack(frames)).permute(0, 3, 1, 2), torch.from_numpy(np.stack(label_maps))
-
-
-def mean_iou(predictions, labels, num_classes):
-    """Over the classes that occur in the labels."""
-    counted = labels != 255
-    pairs = labels[counted].long() * num_classes + torch.stack([each["labels"] for each in predictions])[counted]
-    confusion = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes).double()
-    union = confusion.sum(0) + confusion.sum(1) - confusion.diag()
-    return float((confusion.diag() / union)[confusion.sum(1) > 0].mean())
-
-
-@pytest.mark.slow
-@pytest.mark.shared_data
-def test_eight_frames_are_learned_by_heart():
-    images, labels = camvid_frames(64, 48)
-    torch.manual_seed(0)
-    model = build_segmenter(
-        EncoderWithEdges(),
-        partial(DeepLabV3PlusHead, channels=48, low_channels=32, dilations=(1, 3, 6), dropout=0.0),
-        32,
-        equigrad.SoftmaxEqualizationLoss(32),
-        equigrad.SoftmaxScores(),
-        auxiliary_loss=equigrad.CrossEntropyLoss(),
-    ).to(memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=280)
-    for _ in range(280):
-        sum(model(images, {"labels": labels}).values()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
-    model.eval()
-    with torch.inference_mode():
-        reached = mean_iou(model(images), labels, 32)
-    assert reached > 0.9

@@ -1,1 +1,50 @@
-"""Feature extractors, and reading trained weights into them."""
+"""Feature extractors for images, and reading trained weights into them."""
+
+from typing import TYPE_CHECKING
+
+from equigrad.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0 as DilatedEfficientNetLite0
+    from equigrad.models.backbones.dilated_resnet import dilated_resnet50 as dilated_resnet50
+    from equigrad.models.backbones.dilated_resnet import dilated_resnet101 as dilated_resnet101
+    from equigrad.models.backbones.efficientnet_lite import PACKAGE as PACKAGE
+    from equigrad.models.backbones.efficientnet_lite import EfficientNetLite0 as EfficientNetLite0
+    from equigrad.models.backbones.encoder_maps import EncoderChannels as EncoderChannels
+    from equigrad.models.backbones.encoder_maps import EncoderMaps as EncoderMaps
+    from equigrad.models.backbones.normalization import EFFICIENTNET_LITE as EFFICIENTNET_LITE
+    from equigrad.models.backbones.normalization import HALF as HALF
+    from equigrad.models.backbones.normalization import IMAGENET as IMAGENET
+    from equigrad.models.backbones.normalization import INATURALIST18 as INATURALIST18
+    from equigrad.models.backbones.normalization import Normalization as Normalization
+    from equigrad.models.backbones.normalization import PixelStatistics as PixelStatistics
+    from equigrad.models.backbones.pretrained import load_backbone as load_backbone
+    from equigrad.models.backbones.pretrained import read_weights as read_weights
+    from equigrad.models.backbones.resnets import TORCHVISION as TORCHVISION
+    from equigrad.models.backbones.resnets import resnet50 as resnet50
+    from equigrad.models.backbones.resnets import resnet152 as resnet152
+    from equigrad.models.backbones.resnets import resnext50 as resnext50
+    from equigrad.models.backbones.small_conv_net import SmallConvNet as SmallConvNet
+    from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "dilated_efficientnet_lite": ["DilatedEfficientNetLite0"],
+            "dilated_resnet": ["dilated_resnet50", "dilated_resnet101"],
+            "efficientnet_lite": ["PACKAGE", "EfficientNetLite0"],
+            "encoder_maps": ["EncoderChannels", "EncoderMaps"],
+            "normalization": [
+                "EFFICIENTNET_LITE",
+                "HALF",
+                "IMAGENET",
+                "INATURALIST18",
+                "Normalization",
+                "PixelStatistics",
+            ],
+            "pretrained": ["load_backbone", "read_weights"],
+            "resnets": ["TORCHVISION", "resnet50", "resnet152", "resnext50"],
+            "small_conv_net": ["SmallConvNet"],
+            "small_encoder": ["SmallEncoder"],
+        },
+    )

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
+from equigrad.models.backbones.conv_blocks import conv_norm_relu
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
 from equigrad.models.backbones.normalization import HALF, Normalization, PixelStatistics
-from equigrad.models.segmentation.fcn import conv_norm_relu
 
 
 class SmallEncoder(nn.Module):

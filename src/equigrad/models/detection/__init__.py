@@ -1,1 +1,33 @@
-"""Detectors: what one-stage and two-stage ones share is here, the rest in their packages."""
+"""Detectors: what one-stage and two-stage detectors share, and the builders of both."""
+
+from typing import TYPE_CHECKING
+
+from equigrad.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from equigrad.models.detection.one_stage.atss import atss as atss
+    from equigrad.models.detection.one_stage.atss import improved_atss as improved_atss
+    from equigrad.models.detection.one_stage.detector import DenseDetector as DenseDetector
+    from equigrad.models.detection.one_stage.fcos import fcos as fcos
+    from equigrad.models.detection.one_stage.paa import paa as paa
+    from equigrad.models.detection.one_stage.retinanet import retinanet as retinanet
+    from equigrad.models.detection.one_stage.yolox import yolox as yolox
+    from equigrad.models.detection.one_stage.yolox import yolox_star as yolox_star
+    from equigrad.models.detection.two_stage.mask_head import paste_masks as paste_masks
+    from equigrad.models.detection.two_stage.rcnn import RCNN as RCNN
+    from equigrad.models.detection.two_stage.rcnn import faster_rcnn as faster_rcnn
+    from equigrad.models.detection.two_stage.rcnn import mask_rcnn as mask_rcnn
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "one_stage.atss": ["atss", "improved_atss"],
+            "one_stage.detector": ["DenseDetector"],
+            "one_stage.fcos": ["fcos"],
+            "one_stage.paa": ["paa"],
+            "one_stage.retinanet": ["retinanet"],
+            "one_stage.yolox": ["yolox", "yolox_star"],
+            "two_stage.mask_head": ["paste_masks"],
+            "two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
+        },
+    )

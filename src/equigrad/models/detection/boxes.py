@@ -1,8 +1,8 @@
 """Boxes: corners (x1, y1, x2, y2), any floating point, in a tensor (..., 4).
 
-`legacy_pixels` is the convention of older code in which a box ends *on* pixel x2 and is x2 - x1 + 1 wide. The published
-improved baseline used it for anchors and objects alike, which gives the IoU of the plain convention: a box [x1, x2 - 1]
-there is [x1, x2] here. The flag is for boxes that already come that way.
+`legacy_pixels` is the convention of older code in which a box ends *on* pixel x2 and is x2 - x1 + 1 wide. The released
+code of the paper's improved baseline uses it for anchors and objects alike, which gives the IoU of the plain
+convention: a box [x1, x2 - 1] there is [x1, x2] here. The flag is for boxes that already come that way.
 """
 
 import torch
@@ -43,25 +43,23 @@ def margins(points: Tensor, boxes: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def pairwise_iou(a: Tensor, b: Tensor, *, legacy_pixels: bool = False) -> Tensor:
+def pairwise_iou(a: Tensor, b: Tensor) -> Tensor:
     """Intersection over union (N, M) of all pairs of boxes (N, 4) and (M, 4); without gradient.
 
     Works in place, one coordinate after the other: three matrices (N, M) at most.
     """
     a, b = at_least_float32(a), at_least_float32(b)
-    overlap = _pairwise_overlap(a[:, 0::2], b[:, 0::2], legacy_pixels)
-    overlap *= _pairwise_overlap(a[:, 1::2], b[:, 1::2], legacy_pixels)
-    union = areas(a, legacy_pixels=legacy_pixels)[:, None] + areas(b, legacy_pixels=legacy_pixels)
+    overlap = _pairwise_overlap(a[:, 0::2], b[:, 0::2])
+    overlap *= _pairwise_overlap(a[:, 1::2], b[:, 1::2])
+    union = areas(a)[:, None] + areas(b)
     union -= overlap
     return overlap.div_(union.clamp_(min=EPSILON))
 
 
-def _pairwise_overlap(a: Tensor, b: Tensor, legacy_pixels: bool) -> Tensor:
+def _pairwise_overlap(a: Tensor, b: Tensor) -> Tensor:
     """Common length (N, M) of intervals (N, 2) and (M, 2)."""
     common = torch.minimum(a[:, 1:], b[:, 1])
     common -= torch.maximum(a[:, :1], b[:, 0])
-    if legacy_pixels:
-        common += 1
     return common.clamp_(min=0)
 
 
@@ -71,16 +69,16 @@ def paired_iou(a: Tensor, b: Tensor, *, legacy_pixels: bool = False) -> Tensor:
     return overlap / union.clamp(min=EPSILON)
 
 
-def paired_generalized_iou(a: Tensor, b: Tensor) -> Tensor:
+def paired_generalized_iou(a: Tensor, b: Tensor, *, legacy_pixels: bool = False) -> Tensor:
     """Generalized IoU (...) in [-1, 1] of boxes (..., 4) with their partners (..., 4); differentiable.
 
     IoU less the share of the smallest enclosing box that neither covers: boxes apart still attract each other. Finite,
     also in its gradient, for boxes without area and for predictions turned inside out.
     """
     a, b = at_least_float32(a), at_least_float32(b)
-    overlap, union = _overlap_and_union(a, b, legacy_pixels=False)
+    overlap, union = _overlap_and_union(a, b, legacy_pixels)
     corners = torch.stack([a[..., :2], a[..., 2:], b[..., :2], b[..., 2:]])  # (4, ..., 2)
-    enclosing = (corners.amax(0) - corners.amin(0)).prod(-1)
+    enclosing = (corners.amax(0) - corners.amin(0) + float(legacy_pixels)).prod(-1)
     return overlap / union.clamp(min=EPSILON) - (enclosing - union) / enclosing.clamp(min=EPSILON)
 
 

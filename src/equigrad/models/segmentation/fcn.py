@@ -1,10 +1,11 @@
-"""The plainest head of a segmenter, as auxiliary head, and the layers all heads are made of.
+"""The plainest head of a segmenter, which serves as auxiliary head, and the last layer of all heads.
 
 Long, Shelhamer, Darrell: Fully Convolutional Networks for Semantic Segmentation. CVPR 2015.
 """
 
 from torch import Tensor, nn
 
+from equigrad.models.backbones.conv_blocks import conv_norm_relu
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
 from equigrad.models.scores import bias_for_prior
 
@@ -60,23 +61,3 @@ class PixelClassifier(nn.Module):
     def _fill_bias(self, value: float) -> None:
         assert self.conv.bias is not None
         nn.init.constant_(self.conv.bias, value)
-
-
-def conv_norm_relu(
-    in_channels: int, out_channels: int, kernel_size: int, *, dilation: int = 1, groups: int = 1
-) -> nn.Sequential:
-    """A convolution that keeps the size, batch norm and ReLU."""
-    padding = dilation * (kernel_size // 2)
-    conv = nn.Conv2d(
-        in_channels, out_channels, kernel_size, padding=padding, dilation=dilation, groups=groups, bias=False
-    )
-    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-    return nn.Sequential(conv, nn.BatchNorm2d(out_channels), nn.ReLU(inplace=True))
-
-
-def separable_conv(in_channels: int, out_channels: int, *, dilation: int = 1) -> nn.Sequential:
-    """A 3x3 filter of each channel, then a 1x1 convolution of them, each with batch norm and ReLU."""
-    return nn.Sequential(
-        conv_norm_relu(in_channels, in_channels, 3, dilation=dilation, groups=in_channels),
-        conv_norm_relu(in_channels, out_channels, 1),
-    )

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from equigrad.models.backbones.conv_blocks import conv_norm_relu
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
-from equigrad.models.segmentation.fcn import PixelClassifier, conv_norm_relu
+from equigrad.models.segmentation.fcn import PixelClassifier
 
 
 class PSPHead(nn.Module):

@@ -54,10 +54,10 @@ class Auxiliary(nn.Module):
         self.classification_loss = resolution(loss)
         self.weight = weight
 
-    def forward(self, maps: EncoderMaps, labels: Tensor) -> Tensor:
-        """Weighted loss against labels (N, H, W)."""
-        loss: Tensor = self.classification_loss(self.head(maps), labels)
-        return self.weight * loss
+    def forward(self, maps: EncoderMaps) -> Tensor:
+        """Logits (N, K, h, w) of the maps of the backbone."""
+        logits: Tensor = self.head(maps)
+        return logits
 
 
 class Segmenter(nn.Module):
@@ -117,7 +117,8 @@ class Segmenter(nn.Module):
         maps = self.backbone(images)
         losses = {"loss": self.classification_loss(self.head(maps), labels)}
         if self.auxiliary is not None:
-            losses["auxiliary_loss"] = self.auxiliary(maps, labels)
+            auxiliary_loss = self.auxiliary.classification_loss(self.auxiliary(maps), labels)
+            losses["auxiliary_loss"] = self.auxiliary.weight * auxiliary_loss
         return losses
 
     def _predict(self, images: Tensor) -> list[dict[str, Tensor]]:

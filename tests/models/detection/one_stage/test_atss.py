@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad import EqualizedFocalLoss, FocalLoss, SigmoidScores
+from equigrad import EqualizedFocalLoss, EqualizedQualityFocalLoss, FocalLoss, SigmoidScores
 from equigrad.models.detection.assignment.atss import ATSSAssigner
 from equigrad.models.detection.one_stage.atss import atss, improved_atss
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
@@ -159,3 +159,34 @@ def test_parameters_of_the_full_heads_counted_by_hand():
 
 def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("with_quality", [False, True])
+def test_boxes_that_end_on_their_last_pixel_give_the_same_losses_and_detections(with_quality):
+    """Equality needs every part, from the anchors to NMS, to follow the convention."""
+    images, targets = batch()
+    last_pixel = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    legacy_targets = [target | {"boxes": target["boxes"] - last_pixel} for target in targets]
+    loss = EqualizedQualityFocalLoss if with_quality else EqualizedFocalLoss
+
+    def build(legacy_pixels):
+        torch.manual_seed(0)
+        model = improved_atss(
+            TinyPyramid(),
+            NUM_CLASSES,
+            loss(NUM_CLASSES),
+            SigmoidScores(),
+            with_quality=with_quality,
+            legacy_pixels=legacy_pixels,
+        )
+        return randomise(model)
+
+    plain, legacy = build(legacy_pixels=False), build(legacy_pixels=True)
+    assert_close(legacy(images, legacy_targets), plain(images, targets))
+    with torch.no_grad():
+        detections, legacy_detections = plain.eval()(images, targets), legacy.eval()(images, targets)
+    for ours, theirs in zip(detections, legacy_detections, strict=True):
+        assert len(ours["boxes"]) > 20
+        assert_close(theirs["boxes"] + last_pixel, ours["boxes"], atol=1e-3, rtol=0)
+        assert_close(theirs["scores"], ours["scores"])
+        assert torch.equal(theirs["labels"], ours["labels"])

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from equigrad import EqualizedFocalLoss, FocalLoss, QualityFocalLoss, SigmoidScores
-from equigrad.models.backbones.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.detection.one_stage.predictions import join, join_quality
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
+from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_m, csp_darknet_s
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
 
 

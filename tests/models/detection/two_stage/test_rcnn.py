@@ -105,12 +105,15 @@ def test_box_values_of_some_pairs_are_those_of_all():
 
 
 def test_a_softmax_with_objectness_is_divided_by_all_rois_as_published():
-    case = LOSSES["Softmax-EQL"]
-    head = make_detector(faster_rcnn, "Softmax-EQL").roi_heads
-    logits, labels = torch.randn(8, NUM_CLASSES + 1), torch.tensor([2, -1, -1, -1, 0, -1, -1, -1])
-    expected = case.loss()(logits, labels, normalizer=8)
-    assert_close(head._classification_loss(logits, labels), expected)
-    assert not torch.isclose(case.loss()(logits, labels), expected)
+    model = make_detector(faster_rcnn, "Softmax-EQL")
+    calls = []
+    model.roi_heads.classification_loss.register_forward_pre_hook(lambda _, inputs: calls.append(inputs))
+    loss = model(*make_batch())["classification"]
+    ((logits, labels),) = calls
+    assert 0 < (labels >= 0).sum() < len(labels)
+    new_loss = LOSSES["Softmax-EQL"].loss
+    assert_close(loss, new_loss()(logits, labels, normalizer=len(labels)))
+    assert not torch.isclose(loss, new_loss()(logits, labels))
 
 
 def test_half_precision_trains_with_boxes_in_float32():

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 import equigrad
 from equigrad.decoupling import learn_scales, normalize_weights, retrain_classifier
 from equigrad.models.detection.two_stage.rcnn import faster_rcnn, mask_rcnn
-from equigrad.models.detection.two_stage.second_stages import CLASSIFIER, load_representation, replace_classifier
+from equigrad.models.detection.two_stage.second_stages import CLASSIFIER, load_representation
 
 
 def first_stage(builder=faster_rcnn, name="cross-entropy"):
@@ -63,9 +63,9 @@ def test_lws_trains_the_scales_of_the_categories_alone_and_starts_where_the_firs
     assert len(model.eval()(images, targets)) == 2
 
 
-def test_bags_takes_the_place_of_the_classifier_with_its_own_columns():
-    model = first_stage(mask_rcnn)
-    replace_classifier(model, equigrad.GroupedSoftmaxLoss(COUNTS), equigrad.GroupedSoftmaxScores(COUNTS))
+def test_bags_trains_a_classifier_with_its_own_columns_on_the_representation_of_the_first_stage():
+    model = make_detector(mask_rcnn, "BAGS")
+    load_representation(model, first_stage(mask_rcnn).state_dict())
     classifier = retrain_classifier(model, CLASSIFIER)
     assert classifier.out_features == equigrad.GroupedSoftmaxScores(COUNTS).num_logits(NUM_CLASSES)
     check_only_changes(model, CLASSIFIER)

@@ -93,7 +93,6 @@ class MaxIoUAssigner:
         negative: anchors below are background; those between the two are ignored.
         low_quality: the anchor that overlaps an object most is positive too, however small the IoU, with the object
             *it* overlaps most. All such anchors if several tie.
-        legacy_pixels: boxes end on pixel x2 (see `boxes`).
     """
 
     def __init__(
@@ -102,14 +101,12 @@ class MaxIoUAssigner:
         negative: float = 0.4,
         *,
         low_quality: bool = True,
-        legacy_pixels: bool = False,
     ) -> None:
         if not 0 < negative <= positive <= 1:
             raise ValueError(f"expected 0 < negative <= positive <= 1, got negative {negative}, positive {positive}")
         self.positive = positive
         self.negative = negative
         self.low_quality = low_quality
-        self.legacy_pixels = legacy_pixels
 
     @torch.no_grad()
     def __call__(self, anchors_per_level: Sequence[Tensor], boxes: Tensor, labels: Tensor) -> Assignment:
@@ -133,7 +130,7 @@ class MaxIoUAssigner:
         matched, highest = torch.empty_like(best, dtype=torch.int64), torch.zeros_like(boxes[:, 0], dtype=best.dtype)
         blocks = (in_blocks(values, len(boxes)) for values in (anchors, best, matched))
         for block, block_best, block_matched in zip(*blocks, strict=True):
-            overlaps = pairwise_iou(block, boxes, legacy_pixels=self.legacy_pixels)
+            overlaps = pairwise_iou(block, boxes)
             block_matched.copy_(overlaps.argmax(1))
             block_best.copy_(overlaps.gather(1, block_matched[:, None])[:, 0])
             torch.maximum(highest, overlaps.amax(0), out=highest)
@@ -145,5 +142,5 @@ class MaxIoUAssigner:
         reached = torch.empty_like(anchors[:, 0], dtype=torch.bool)
         blocks = (in_blocks(values, len(boxes)) for values in (anchors, reached))
         for block, block_reached in zip(*blocks, strict=True):
-            block_reached.copy_((pairwise_iou(block, boxes, legacy_pixels=self.legacy_pixels) == goal).any(1))
+            block_reached.copy_((pairwise_iou(block, boxes) == goal).any(1))
         return reached

@@ -1,5 +1,7 @@
 """ATSS (Zhang et al. 2020), and the improved baseline of the paper (Sec. 5.2.2) that EFL is trained with."""
 
+from functools import partial
+
 from torch import nn
 
 from equigrad.models.classification.classifier import Scores
@@ -66,6 +68,7 @@ def improved_atss(
     with_quality: bool = False,
     prior: float = 0.001,
     scales: tuple[float, ...] = (6, 8),
+    legacy_pixels: bool = False,
 ) -> DenseDetector:
     """The improved baseline: ATSS with an IoU branch and two anchors a place, in the paper with `EqualizedFocalLoss`.
 
@@ -77,6 +80,8 @@ def improved_atss(
         with_quality: whether the loss takes the IoU.
         prior: 0.001 in the paper.
         scales: of the anchors, in strides; k is 9 for each of them.
+        legacy_pixels: True for targets whose boxes end on pixel x2, as in the released code of the paper; the
+            detections then do, too (see `equigrad.models.detection.boxes`).
     """
     shape = pyramid_shape(pyramid)
     head = DenseHead(
@@ -90,13 +95,14 @@ def improved_atss(
     return DenseDetector(
         pyramid,
         head,
-        AnchorGrid(shape.strides, scales),
-        ATSSAssigner(CELLS * len(scales)),
-        DeltaCoder(),
+        AnchorGrid(shape.strides, scales, legacy_pixels=legacy_pixels),
+        ATSSAssigner(CELLS * len(scales), legacy_pixels=legacy_pixels),
+        DeltaCoder(legacy_pixels=legacy_pixels),
         classification_loss,
         scores,
-        box_losses={"box": OverlapLoss(generalized_iou_loss, is_weighted=True)},
-        inference=DenseInference(nms_threshold=0.5, num_candidates=6000),
-        quality=QualityBranch(iou_quality),
+        box_losses={"box": OverlapLoss(partial(generalized_iou_loss, legacy_pixels=legacy_pixels), is_weighted=True)},
+        inference=DenseInference(nms_threshold=0.5, num_candidates=6000, legacy_pixels=legacy_pixels),
+        quality=QualityBranch(partial(iou_quality, legacy_pixels=legacy_pixels)),
         with_quality=with_quality,
+        legacy_pixels=legacy_pixels,
     )

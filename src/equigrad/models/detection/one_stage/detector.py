@@ -1,7 +1,7 @@
 """The dense detector: pyramid, head, anchors, assigner, box coder and losses, all handed in.
 
     loss, scores = equigrad.EqualizedFocalLoss(1203), equigrad.SigmoidScores()
-    model = improved_atss(resnet_fpn(50), 1203, loss, scores)       # one of the builders
+    model = improved_atss(resnet50_fpn(TORCHVISION), 1203, loss, scores)       # one of the builders
     losses = model(images, targets)       # training: {"classification": ..., "box": ..., "quality": ...}
     predictions = model(images)           # evaluation: [{"boxes": (n, 4), "scores": (n,), "labels": (n,)}, ...]
 
@@ -73,6 +73,8 @@ class DenseDetector(nn.Module):
         classifies_background: False leaves background anchors out of the classification loss (YOLOX, whose
             objectness tells them).
         predicts_to_assign: whether the assigner is a `DynamicAssigner`.
+        legacy_pixels: whether boxes of targets and detections end on pixel x2 (see `equigrad.models.detection.boxes`);
+            the other parts must be told the same.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class DenseDetector(nn.Module):
         with_quality: bool = False,
         classifies_background: bool = True,
         predicts_to_assign: bool = False,
+        legacy_pixels: bool = False,
     ) -> None:
         super().__init__()
         self.pyramid = pyramid
@@ -107,6 +110,7 @@ class DenseDetector(nn.Module):
         self.with_quality = with_quality
         self.classifies_background = classifies_background
         self.predicts_to_assign = predicts_to_assign
+        self.legacy_pixels = legacy_pixels
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the box losses of an epoch, counted from 0; the training calls it."""
@@ -154,12 +158,22 @@ class DenseDetector(nn.Module):
         quality = None if self.quality is None else self.quality.target(positives).detach()
         weights = torch.ones_like(positives.targets[:, 0]) if quality is None else quality  # (n,)
         num_positive, sum_of_weights = average_over_ranks(torch.stack([is_positive.sum(), weights.sum()]))
-        losses = {"classification": self._classification(outputs, labels, positives, num_positive)}
+
+        level_targets = self._classification_targets(outputs, labels, positives)
+        level_losses = []
+        # One batch: every level has the weights of earlier steps, and the statistics move once.
+        with one_batch(self.classification_loss):
+            for output, target in zip(outputs, level_targets, strict=True):
+                logits = class_logits(output, self.grid.num_anchors)
+                level_losses.append(self.classification_loss(logits, *target, normalizer=num_positive))
+                del logits  # a copy if the maps are channels-last: not two levels at once
+        losses = {"classification": torch.stack(level_losses).sum()}
+
         for name, loss in self.present_box_losses.items():
             each = loss(positives)
             losses[name] = (each * weights).sum() / sum_of_weights if loss.is_weighted else each.sum() / num_positive
         if self.quality is not None and quality is not None:
-            losses["quality"] = self._quality(outputs, labels, quality, self.quality) / num_positive
+            losses["quality"] = self._quality_loss(outputs, labels, quality, self.quality) / num_positive
         return {name: loss.float() for name, loss in losses.items()}
 
     def anchors(self, outputs: Sequence[LevelOutput]) -> list[Tensor]:
@@ -198,35 +212,30 @@ class DenseDetector(nn.Module):
         )
         return Positives(references, values, self.coder.decode(references, values), objects)
 
-    def _classification(
-        self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives, normalizer: Tensor
-    ) -> Tensor:
+    def _classification_targets(
+        self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives
+    ) -> list[tuple[Tensor, ...]]:
+        """What the classification loss takes besides the logits of a level: labels, and quality where it wants it."""
         num_anchors = self.grid.num_anchors
-        extra: list[list[Tensor]] = [[] for _ in outputs]
-        if self.with_quality:
-            quality = torch.zeros(labels.shape, dtype=positives.boxes.dtype, device=labels.device)
-            quality[labels >= 0] = iou_quality(positives).detach().clamp(0, 1)
-            extra = [[level] for level in split(quality, outputs, num_anchors)]
+        is_positive = labels >= 0
         if not self.classifies_background:
             labels = labels.masked_fill(labels == BACKGROUND, IGNORE)
-        # One batch: every level has the weights of earlier steps, and the statistics move once.
-        with one_batch(self.classification_loss):
-            losses = [
-                self.classification_loss(class_logits(output, num_anchors), level, *more, normalizer=normalizer)
-                for output, level, more in zip(outputs, split(labels, outputs, num_anchors), extra, strict=True)
-            ]
-        return torch.stack(losses).sum()
+        level_labels = split(labels, outputs, num_anchors)
+        if not self.with_quality:
+            return [(level,) for level in level_labels]
+        quality = torch.zeros(labels.shape, dtype=positives.boxes.dtype, device=labels.device)
+        quality[is_positive] = iou_quality(positives, legacy_pixels=self.legacy_pixels).detach().clamp(0, 1)
+        return list(zip(level_labels, split(quality, outputs, num_anchors), strict=True))
 
-    def _quality(
+    def _quality_loss(
         self, outputs: Sequence[LevelOutput], labels: Tensor, quality: Tensor, branch: QualityBranch
     ) -> Tensor:
-        """Undivided."""
+        """Sum of the cross-entropy of the quality logits; the caller divides it."""
         logits = join_quality(outputs)
         if logits is None:
             raise ValueError("the head has no quality output, but the detector is to train one")
-        is_positive = labels >= 0
-        told = logits[is_positive].to(quality.dtype)
-        loss = F.binary_cross_entropy_with_logits(told, quality, reduction="sum")
+        positive_logits = logits[labels >= 0].to(quality.dtype)
+        loss = F.binary_cross_entropy_with_logits(positive_logits, quality, reduction="sum")
         if branch.on_background:
             loss = loss + F.softplus(logits[labels == BACKGROUND].to(quality.dtype)).sum()
         return branch.weight * loss

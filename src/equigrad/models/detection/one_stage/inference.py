@@ -35,6 +35,7 @@ class DenseInference:
         num_boxes: detections an image.
         square_root: whether a score is the geometric mean of category score and quality instead of their product.
         score_voting: whether each box becomes the mean of the candidates around it, as in PAA.
+        legacy_pixels: whether boxes end on pixel x2 (see `equigrad.models.detection.boxes`).
     """
 
     nms_threshold: float = 0.5
@@ -42,6 +43,7 @@ class DenseInference:
     num_boxes: int = 300
     square_root: bool = False
     score_voting: bool = False
+    legacy_pixels: bool = False
 
     @torch.no_grad()
     def __call__(
@@ -84,13 +86,16 @@ class DenseInference:
         return Candidates(coder.decode(anchors[indices], values), chosen, labels)
 
     def _detections(self, candidates: Candidates, size: tuple[int, int]) -> Candidates:
-        boxes = clip(candidates.boxes, size)
+        last_pixel = candidates.boxes.new_tensor([0, 0, 1, 1])
+        boxes = clip(candidates.boxes + last_pixel if self.legacy_pixels else candidates.boxes, size)
         has_area = sides(boxes).amin(1) > 0
         inside = Candidates(boxes[has_area], candidates.scores[has_area], candidates.labels[has_area])
         kept = batched_nms(*inside, self.nms_threshold)[: self.num_boxes]
         best = Candidates(*(values[kept] for values in inside))
-        # A mean of boxes inside the image may be a rounding error outside.
-        return best._replace(boxes=clip(voted(best, inside), size)) if self.score_voting else best
+        if self.score_voting:
+            # A mean of boxes inside the image may be a rounding error outside.
+            best = best._replace(boxes=clip(voted(best, inside), size))
+        return best._replace(boxes=best.boxes - last_pixel) if self.legacy_pixels else best
 
 
 def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

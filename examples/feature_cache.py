@@ -2,7 +2,7 @@
 
 train = cache_features(EfficientNetLite0(PACKAGE), dataset, "train_features.pt")
 model = build_classifier(Features(train.num_features), train.num_classes, loss, scores)
-fit(model, train, epochs=60, seed=0)                                # equigrad.models.classification.linear_probe
+fit(model, train, epochs=60, seed=0)       # of linear_probe.py
 """
 
 import hashlib
