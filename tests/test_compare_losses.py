@@ -14,7 +14,8 @@ import torch
 
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
-from equigrad.data.images.lists import ImageDataset, read_image_list
+from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.classification.feature_cache import FeatureDataset, cache_features

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from equigrad.data.frequency import exponential_profile, pareto_profile
-from equigrad.data.images.lists import read_arrays, read_image_list
+from equigrad.data.images.readers import read_arrays, read_image_list
 from equigrad.data.long_tail import long_tailed, with_counts
 from shared_data import shared_folder
 

@@ -15,10 +15,10 @@ from equigrad.data.frequency import Counts, exponential_profile, load_frequencie
 from equigrad.data.glyphs.files import write_detection
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.glyphs.scenes import SCENE
+from equigrad.data.held_out import held_out
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator
 from equigrad.evaluation.detection.evaluator import Protocol as Benchmark
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
-from equigrad.recipes.held_out import held_out
 
 IouTypes = tuple[Literal["bbox", "segm"], ...]
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol, Self
 
 from equigrad.data.detection.batches import collate_detection
 from equigrad.data.detection.dataset import DetectionDataset
-from equigrad.data.detection.mosaic import YOLOX_SIZES, Items, TransformedDataset, yolox_train
+from equigrad.data.detection.mosaic import YOLOX_SIZES, yolox_train
+from equigrad.data.detection.transformed_dataset import DetectionItems, TransformedDataset
 from equigrad.data.detection.transforms import (
     LVIS_SHORT_SIDES,
     DetectionTransform,
@@ -22,7 +23,7 @@ Collate = Callable[[Sequence[Any]], Any]
 class Views(Protocol):
     """Training and test of one kind of detector."""
 
-    def training(self, dataset: DetectionDataset) -> Items:
+    def training(self, dataset: DetectionDataset) -> DetectionItems:
         """The data set as it is trained on."""
         ...
 
@@ -57,7 +58,7 @@ class ShorterSide:
     flip: float = 0.5
     stride: int = 32
 
-    def training(self, dataset: DetectionDataset) -> Items:
+    def training(self, dataset: DetectionDataset) -> DetectionItems:
         """The data set with random sizes."""
         return TransformedDataset(dataset, train_transform(short=self.short, long=self.long, flip=self.flip))
 
@@ -92,7 +93,7 @@ class Mosaics:
     num_strong_epochs: int = 285
     mixup: bool = True
 
-    def training(self, dataset: DetectionDataset) -> Items:
+    def training(self, dataset: DetectionDataset) -> DetectionItems:
         """The data set behind mosaics."""
         return yolox_train(
             dataset,

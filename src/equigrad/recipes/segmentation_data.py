@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equigrad.data.frequency import Counts
+from equigrad.data.held_out import held_out
 from equigrad.data.segmentation.category_pixels import count_pixels, show_progress
 from equigrad.data.segmentation.data import SegmentationData, SegmentationDataset
 from equigrad.data.segmentation.readers import read_ade20k, read_camvid, read_label_folders
 from equigrad.data.segmentation.transforms import evaluation_transform, train_transform
 from equigrad.engine.distributed import from_first_rank
 from equigrad.evaluation.segmentation import GroupBy
-from equigrad.recipes.held_out import held_out
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

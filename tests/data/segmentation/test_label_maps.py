@@ -8,7 +8,7 @@ from PIL import Image
 
 import equigrad
 from equigrad.data.images.stores import open_store
-from equigrad.data.segmentation.label_maps import LabelValues, check_sizes, read_values, stored_size
+from equigrad.data.segmentation.label_maps import LabelValues, check_sizes, read_values
 from equigrad.labels import IGNORE
 
 
@@ -94,12 +94,6 @@ def test_a_small_file_of_enormous_size_is_refused_before_it_is_decoded(tmp_path)
     (tmp_path / "map.png").write_bytes(stream.getvalue())
     with pytest.warns(Image.DecompressionBombWarning), pytest.raises(OSError, match=r"144,000,000 pixels"):
         read_values(open_store(tmp_path), "map.png")
-
-
-def test_the_size_of_an_image_is_read_from_its_header(tmp_path):
-    assert stored_size(*saved(tmp_path, Image.new("RGB", (5, 3)))) == (3, 5)
-    with pytest.raises(FileNotFoundError, match="no such image"):
-        stored_size(open_store(tmp_path), "gone.png")
 
 
 def test_an_image_and_a_map_of_other_size_are_refused():

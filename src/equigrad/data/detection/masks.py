@@ -19,14 +19,14 @@ MAX_OUTLINE = 2_000_000  # pixels along the polygons of one annotation: takes 20
 _MAX_GROUPS = 7  # of five bits: more than the longest run of an image has
 
 
-class RunLengths(msgspec.Struct):
+class RunLengthMask(msgspec.Struct):
     """Runs of 0 and 1 down the columns: a list, or the text that COCO's tools make of it."""
 
     size: tuple[int, int]
     counts: str | list[int]
 
 
-Shape = list[list[float]] | RunLengths
+Shape = list[list[float]] | RunLengthMask
 
 
 class _Annotation(msgspec.Struct):
@@ -89,7 +89,7 @@ class Segmentations:
 
 def shape_to_rle(shape: Shape, height: int, width: int) -> Rle:
     """The mask as compressed run lengths; ValueError if it is not a mask of an image of this size."""
-    if isinstance(shape, RunLengths):
+    if isinstance(shape, RunLengthMask):
         return _checked_rle(shape, height, width)
     check_polygons(shape)
     parts: list[Rle] = coco_mask.frPyObjects([list(polygon) for polygon in shape], height, width)
@@ -148,7 +148,7 @@ def decode_counts(text: bytes) -> NDArray[np.int64]:
     return runs
 
 
-def _checked_rle(shape: RunLengths, height: int, width: int) -> Rle:
+def _checked_rle(shape: RunLengthMask, height: int, width: int) -> Rle:
     if shape.size != (height, width):
         raise ValueError(f"segmentation: expected the size of the image, {[height, width]}, got {list(shape.size)}")
     plain = isinstance(shape.counts, list)

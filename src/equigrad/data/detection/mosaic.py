@@ -7,7 +7,6 @@ the same ones. The epoch reaches them by `set_epoch`, which `equigrad.engine` ca
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,26 +25,20 @@ from equigrad.data.detection.geometry import (
     shift,
     size_of,
 )
+from equigrad.data.detection.transformed_dataset import DetectionItems, TransformedDataset
 from equigrad.data.detection.transforms import (
     DetectionTransform,
     HSVJitter,
     RandomAffine,
     ResizeLongerSide,
 )
-from equigrad.data.random_draws import below, happens, uniform
+from equigrad.data.random_numbers import happens, integer_below, uniform
 
 YOLOX_SIZES = range(480, 801, 32)
 
 
-class Items(Protocol):
-    """A data set of detection."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Item: ...
-
-
 def yolox_train(
-    dataset: Items,
+    dataset: DetectionItems,
     size: int = 640,
     *,
     num_strong_epochs: int,
@@ -115,7 +108,7 @@ class MosaicDataset:
         fill: value where there is no image.
     """
 
-    def __init__(self, dataset: Items, size: Size, transform: DetectionTransform, *, fill: int = 0) -> None:
+    def __init__(self, dataset: DetectionItems, size: Size, transform: DetectionTransform, *, fill: int = 0) -> None:
         self.dataset = dataset
         self.size = size
         self.transform = transform
@@ -127,7 +120,7 @@ class MosaicDataset:
     def __getitem__(self, index: int) -> Item:
         height, width = self.size
         centre = int(uniform(0.5 * height, 1.5 * height)), int(uniform(0.5 * width, 1.5 * width))
-        indices = [index, *(below(len(self.dataset)) for _ in range(3))]
+        indices = [index, *(integer_below(len(self.dataset)) for _ in range(3))]
         items = [self.dataset[index] for index in indices]
         fitted = [rescale(image, target, fitting_factor(image, self.size)) for image, target in items]
         return self.transform(*mosaic(fitted, (2 * height, 2 * width), centre, self.fill))
@@ -143,7 +136,9 @@ class MixupDataset:
         fill: value where there is no second image.
     """
 
-    def __init__(self, dataset: Items, others: Items, scale: tuple[float, float], *, fill: int = 0) -> None:
+    def __init__(
+        self, dataset: DetectionItems, others: DetectionItems, scale: tuple[float, float], *, fill: int = 0
+    ) -> None:
         self.dataset = dataset
         self.others = others
         self.scale = scale
@@ -156,7 +151,7 @@ class MixupDataset:
         item = self.dataset[index]
         if len(item[1]["boxes"]) == 0:
             return item
-        other = self._placed(self.others[below(len(self.others))], size_of(item[0]))
+        other = self._placed(self.others[integer_below(len(self.others))], size_of(item[0]))
         return mixup(item, other) if len(other[1]["boxes"]) > 0 else item
 
     def _placed(self, item: Item, size: Size) -> Item:
@@ -169,23 +164,9 @@ class MixupDataset:
         if happens(0.5):
             image, target = v2.RandomHorizontalFlip(1.0)(image, target)
             left = width - image.shape[-1]
-        top, left = -below(max(height - size[0], 0) + 1), left - below(max(width - size[1], 0) + 1)
+        top, left = -integer_below(max(height - size[0], 0) + 1), left - integer_below(max(width - size[1], 0) + 1)
         image, target = place(image, target, top, left, size, self.fill)
         return image, clip(target, min_side=5, min_share=0.2, max_aspect=20)
-
-
-class TransformedDataset:
-    """A data set behind a transform."""
-
-    def __init__(self, dataset: Items, transform: DetectionTransform) -> None:
-        self.dataset = dataset
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Item:
-        return self.transform(*self.dataset[index])
 
 
 class StrongThenPlain:
@@ -197,7 +178,7 @@ class StrongThenPlain:
         num_strong_epochs: how many epochs the first one serves.
     """
 
-    def __init__(self, strong: Items, plain: Items, *, num_strong_epochs: int) -> None:
+    def __init__(self, strong: DetectionItems, plain: DetectionItems, *, num_strong_epochs: int) -> None:
         if len(strong) != len(plain):
             raise ValueError(f"both data sets must have the same length, got {len(strong)} and {len(plain)}")
         self.strong = strong

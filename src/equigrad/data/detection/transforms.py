@@ -14,7 +14,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, fitting_factor, place, rescale, size_of
-from equigrad.data.random_draws import below, one_of, uniform
+from equigrad.data.random_numbers import choice, integer_below, uniform
 
 DetectionTransform = Callable[[Tensor, Target], Item]
 
@@ -68,7 +68,7 @@ class ResizeShorterSide:
     def __call__(self, image: Tensor, target: Target) -> Item:
         """At another size."""
         sides = size_of(image)
-        return _scaled(image, target, min(one_of(self.short) / min(sides), self.long / max(sides)))
+        return _scaled(image, target, min(choice(self.short) / min(sides), self.long / max(sides)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ResizeLongerSide:
 
     def __call__(self, image: Tensor, target: Target) -> Item:
         """At another size."""
-        return _scaled(image, target, one_of(self.long) / max(size_of(image)))
+        return _scaled(image, target, choice(self.long) / max(size_of(image)))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RandomScaleAndCrop:
         """At most as large as `size`."""
         image, target = _scaled(image, target, uniform(*self.scale) * fitting_factor(image, self.size))
         height, width = (min(sides) for sides in zip(size_of(image), self.size, strict=True))
-        top, left = below(image.shape[-2] - height + 1), below(image.shape[-1] - width + 1)
+        top, left = integer_below(image.shape[-2] - height + 1), integer_below(image.shape[-1] - width + 1)
         return _cropped(image, target, top, left, (height, width))
 
 
@@ -130,7 +130,7 @@ class RandomCrop:
         """The part, and what of the objects is in it."""
         boxes = target["boxes"].as_subclass(Tensor)
         keeps = self.keeps_object and len(boxes) > 0
-        points = _centre(boxes[below(len(boxes))]) if keeps else (None, None)
+        points = _centre(boxes[integer_below(len(boxes))]) if keeps else (None, None)
         (top, height), (left, width) = (self._span(*pair) for pair in zip(size_of(image), points, strict=True))
         part, rest = _cropped(image, target, top, left, (height, width))
         return (image, target) if keeps and len(rest["boxes"]) == 0 else (part, rest)
@@ -142,7 +142,7 @@ class RandomCrop:
         if point is not None:
             point = min(max(point, 0), length)
             first, last = max(math.ceil(point) - part, first), min(math.floor(point), last)
-        return first + below(last - first + 1), part
+        return first + integer_below(last - first + 1), part
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.data.detection.formats.writing import Json, run_jobs, save_image, write_csv, write_once
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes
 from equigrad.data.glyphs.lvis_format import Federation, fill_detection
 from equigrad.data.glyphs.scenes import LARGE_GLYPHS, PORTRAIT, SCENE, SceneStyle, Split
+from equigrad.data.glyphs.writing import Json, run_jobs, save_image, write_csv, write_once
 
 _VERSION = 1  # of the drawing: the same settings under another version are other data
 

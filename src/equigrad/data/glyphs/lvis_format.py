@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from equigrad.data.detection.formats.writing import Json, run_jobs, save_image, write_json
 from equigrad.data.frequency import Counts, lvis_split
 from equigrad.data.glyphs.drawing import GlyphSet
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes
 from equigrad.data.glyphs.scenes import Mask, Scene, SceneStyle, Split, render_scene
+from equigrad.data.glyphs.writing import Json, run_jobs, save_image, write_json
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,9 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from equigrad.data.findings import Finding, Severity
 from equigrad.data.images.lists import ImageList
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One kind of fault."""
-
-    kind: str
-    count: int
-    first: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.count:,}, the first is {self.first}"
 
 
 def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
@@ -33,27 +21,26 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
     empty = [f"{name} (label {label})" for label, name in enumerate(images.class_names) if label not in present]
     twice = [path for path, count in Counter(images.paths).items() if count > 1]
     missing = [path for path in images.paths if images.store.size(path) is None]
-    faults = {
-        "missing files": [images.store.name(path) for path in missing],
-        "labels out of range": wrong,
-        "categories without images": empty,
-        "paths listed more than once": twice,
-    }
-    if decode:
-        faults["damaged images"] = _damaged(images, set(missing))
-    return _findings(images.source, faults)
+    cases: list[tuple[Severity, str, list[str]]] = [
+        ("error", "missing files", [images.store.name(path) for path in missing]),
+        ("error", "labels out of range", wrong),
+        ("note", "categories without images", empty),
+        ("note", "paths listed more than once", twice),
+        ("error", "damaged images", _damaged(images, set(missing)) if decode else []),
+    ]
+    return [Finding.of(severity, f"{images.source}: {kind}", found) for severity, kind, found in cases if found]
 
 
 def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True) -> list[Finding]:
     """Test images that are also in the training set, by path and, under whatever name, by content."""
-    faults: dict[str, list[str]] = {}
+    cases: dict[str, list[str]] = {}
     if train.store.fingerprint() == test.store.fingerprint():
         train_paths = set(train.paths)
-        faults["test images also in training, by path"] = [path for path in test.paths if path in train_paths]
+        cases["test images also in training, by path"] = [path for path in test.paths if path in train_paths]
     if by_content:
         copies = _copies(train, test)
-        faults["test images also in training, by content"] = [f"{found} = {original}" for found, original in copies]
-    return _findings(test.source, faults)
+        cases["test images also in training, by content"] = [f"{found} = {original}" for found, original in copies]
+    return [Finding.of("error", f"{test.source}: {kind}", found) for kind, found in cases.items() if found]
 
 
 def check_classification(
@@ -65,13 +52,9 @@ def check_classification(
         findings += check_images(test, decode=decode)
         if train.class_names != test.class_names:
             names = f"{train.num_classes} and {test.num_classes} categories"
-            findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+            findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
         findings += check_overlap(train, test, by_content=by_content)
     return findings
-
-
-def _findings(source: str, faults: dict[str, list[str]]) -> list[Finding]:
-    return [Finding(f"{source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
 
 
 def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from equigrad.data.images.lists import ImageList, read_image_list
+from equigrad.data.images.lists import ImageList
+from equigrad.data.images.readers import read_image_list
 
 Benchmark = Literal["imagenet_lt", "places_lt", "inaturalist18"]
 Split = Literal["train", "val", "test"]

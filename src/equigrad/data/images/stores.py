@@ -1,6 +1,7 @@
 """Where images lie: a folder, a zip archive read in place, or an array; all are read by path, and errors name files."""
 
 import hashlib
+import io
 import os
 import zipfile
 import zlib
@@ -173,6 +174,44 @@ class ArrayStore:
     def fingerprint(self) -> str:
         """The file and all pixels."""
         return f"{self.root.resolve()} {hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()}"
+
+
+class MemoryStore:
+    """Encoded image files (PNG, JPEG, …) in memory, by path.
+
+    Args:
+        files: the bytes of each file.
+        root: what error messages call the store.
+    """
+
+    def __init__(self, files: dict[str, bytes], root: Path) -> None:
+        self.files, self.root = files, root
+
+    def read(self, path: str) -> Image.Image:
+        """The image in RGB."""
+        content = self.content(path)
+        try:
+            return _decoded(io.BytesIO(content))
+        except _UNREADABLE as error:
+            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+
+    def content(self, path: str) -> bytes:
+        """The bytes of the file."""
+        if path not in self.files:
+            raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.files)}")
+        return self.files[path]
+
+    def size(self, path: str) -> int | None:
+        """Length of the file in bytes."""
+        return len(self.files[path]) if path in self.files else None
+
+    def name(self, path: str) -> str:
+        """Root and path."""
+        return f"{self.root}[{path}]"
+
+    def fingerprint(self) -> str:
+        """A digest of all files."""
+        return hashlib.sha256(b"".join(self.files.values())).hexdigest()
 
 
 def read_npz(file: Path, name: str) -> NDArray[np.uint8]:

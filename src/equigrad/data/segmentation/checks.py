@@ -4,11 +4,13 @@ from collections import Counter
 
 import numpy as np
 
-from equigrad.data.images.checks import Finding, check_overlap
+from equigrad.data.findings import Finding, Severity
+from equigrad.data.images.checks import check_overlap
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.segmentation.category_pixels import CategoryPixels, LabelReading, Progress, scan_label_maps
 from equigrad.data.segmentation.data import SegmentationData
-from equigrad.data.segmentation.label_maps import check_sizes, stored_size
+from equigrad.data.segmentation.label_maps import check_sizes
 
 
 def check_label_maps(
@@ -23,18 +25,19 @@ def check_label_maps(
         progress: called after each label map.
     """
     readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
-    faults = {
-        "label maps that cannot be used": [reading.fault for reading in readings if reading.fault],
-        "images that cannot be used, or of another size": _wrong_images(data, readings, decode),
-        "images without any labelled pixel": [
-            data.label_name(index)
-            for index, reading in enumerate(readings)
-            if not reading.fault and not reading.pixels[:-1].any()
-        ],
-        "categories without pixels": _absent(data, readings),
-        "images listed more than once": [name for name, count in Counter(data.names).items() if count > 1],
-    }
-    return [Finding(f"{data.source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
+    unlabelled = [
+        data.label_name(index)
+        for index, reading in enumerate(readings)
+        if not reading.fault and not reading.pixels[:-1].any()
+    ]
+    cases: list[tuple[Severity, str, list[str]]] = [
+        ("error", "label maps that cannot be used", [reading.fault for reading in readings if reading.fault]),
+        ("error", "images that cannot be used, or of another size", _wrong_images(data, readings, decode)),
+        ("note", "images without any labelled pixel", unlabelled),
+        ("note", "categories without pixels", _absent(data, readings)),
+        ("note", "images listed more than once", [name for name, count in Counter(data.names).items() if count > 1]),
+    ]
+    return [Finding.of(severity, f"{data.source}: {kind}", found) for severity, kind, found in cases if found]
 
 
 def check_segmentation(
@@ -53,7 +56,7 @@ def check_segmentation(
     findings += check_label_maps(test, decode=decode, num_workers=num_workers, progress=progress)
     if train.class_names != test.class_names:
         names = f"{train.num_classes} and {test.num_classes} categories"
-        findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+        findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
     findings += check_overlap(_images(train), _images(test), by_content=by_content)
     return findings
 
@@ -90,7 +93,7 @@ def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: 
         try:
             if decode:
                 data.read_image(index)
-            size = stored_size(data.store, data.paths[index])
+            size = stored_image_size(data.store, data.paths[index])
             if not reading.fault:
                 check_sizes(data.image_name(index), size, data.label_name(index), reading.size)
         except (ValueError, OSError) as error:

@@ -99,17 +99,6 @@ def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
     return values.astype(np.uint8 if values.dtype in (np.uint8, np.bool_) else np.uint16, copy=False)
 
 
-def stored_size(store: ImageStore, path: str) -> tuple[int, int]:
-    """(height, width) of an image as its header says, without decoding it."""
-    if store.size(path) is None:
-        raise FileNotFoundError(f"{store.name(path)}: no such image")
-    try:
-        with Image.open(io.BytesIO(store.content(path))) as image:
-            return image.height, image.width
-    except _UNREADABLE as error:
-        raise OSError(f"{store.name(path)}: cannot read the image ({error})") from error
-
-
 def check_sizes(image_name: str, image: tuple[int, int], label_name: str, labels: tuple[int, ...]) -> None:
     """Refuse an image and a label map of different (height, width)."""
     if image != labels:

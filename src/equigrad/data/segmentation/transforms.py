@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
-from equigrad.data.random_draws import below, happens, uniform
+from equigrad.data.random_numbers import happens, integer_below, uniform
 from equigrad.data.segmentation.data import Transform
 from equigrad.labels import IGNORE
 
@@ -79,7 +79,7 @@ class RandomCrop:
     def _window(self, height: int, width: int) -> tuple[int, int, int, int]:
         """Top, left, height and width."""
         cut_height, cut_width = min(self.size[0], height), min(self.size[1], width)
-        return below(height - cut_height + 1), below(width - cut_width + 1), cut_height, cut_width
+        return integer_below(height - cut_height + 1), integer_below(width - cut_width + 1), cut_height, cut_width
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from equigrad.evaluation.detection.matching import (
     find_candidates,
     match,
 )
+from equigrad.evaluation.detection.packed_masks import PackedMasks
 from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.evaluation.detection.rules import Rules, Selection, annotation_images
-from equigrad.evaluation.detection.run_lengths import RunLengths
 
 IouType = Literal["bbox", "segm"]
 SIZES: Floats = np.array([[0, 1e10], [0, 32**2], [32**2, 96**2], [96**2, 1e10]])  # all, small, medium, large
@@ -146,7 +146,7 @@ def _detections(
 ) -> Boxes:
     rles = None
     if iou_type == "segm":
-        masks = predictions.masks or RunLengths.of([])  # a file without detections has no masks either
+        masks = predictions.masks or PackedMasks.of([])  # a file without detections has no masks either
         images = predictions.images[indices]
         sizes = zip(annotations.heights[images].tolist(), annotations.widths[images].tolist(), strict=True)
         rles = [masks.rle(index, size) for index, size in zip(indices.tolist(), sizes, strict=True)]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from equigrad.evaluation.detection.annotations import Annotations, Floats
 from equigrad.evaluation.detection.json_entries import json_entries
+from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
-from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
 from equigrad.files import atomic_write
 
 FLOAT_MAX = sys.float_info.max
@@ -125,10 +125,10 @@ class _Reader:
             boxes, areas = mask_api.toBbox(rles).astype(np.float64), mask_api.area(rles).astype(np.float64)
         return Predictions(images, labels, boxes, scores, areas, masks)
 
-    def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> RunLengths:
+    def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> PackedMasks:
         sizes = self.sizes[images]
         pairs = zip(entries, sizes.tolist(), strict=True)
-        masks = RunLengths.of([_counts(entry["segmentation"], size) for entry, size in pairs])
+        masks = PackedMasks.of([_counts(entry["segmentation"], size) for entry, size in pairs])
         _require(are_valid(masks, sizes[:, 0] * sizes[:, 1]).all(), "run lengths that cover the image")
         return masks
 
@@ -202,7 +202,7 @@ def _mask(value: Any, size: list[int]) -> None:
     height, width = size
     expected = f"a mask of {height} x {width} pixels (run lengths or polygons)"
     try:
-        valid = are_valid(RunLengths.of([_counts(value, size)]), np.array([height * width])).all()
+        valid = are_valid(PackedMasks.of([_counts(value, size)]), np.array([height * width])).all()
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ValueError(expected) from None
     _require(valid, expected)

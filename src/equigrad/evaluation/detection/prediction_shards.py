@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Ints
+from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
-from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
 from equigrad.files import atomic_write, remove_temporary_files
 
 DETECTIONS_PER_SHARD = 200_000
@@ -85,7 +85,7 @@ class PredictionWriter:
             "scores": scores,
         }
         if self._counts is not None:
-            masks = RunLengths.of(self._counts)
+            masks = PackedMasks.of(self._counts)
             arrays |= {"mask_text": masks.text, "mask_offsets": masks.offsets}
         with atomic_write(self.folder / f"predictions-{self.rank:04d}-{self._number:05d}.npz") as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]  # stubs want allow_pickle among the arrays
@@ -153,13 +153,13 @@ def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:
     return Predictions(owners[keep], labels[keep], boxes, scores[keep], boxes[:, 2] * boxes[:, 3], masks)
 
 
-def _masks(content: dict[str, NDArray[Any]], images: NDArray[np.int32], annotations: Annotations) -> RunLengths | None:
+def _masks(content: dict[str, NDArray[Any]], images: NDArray[np.int32], annotations: Annotations) -> PackedMasks | None:
     if "mask_text" not in content:
         return None
     offsets = content["mask_offsets"]
     if len(offsets) != len(images) + 1 or offsets[0] != 0 or offsets[-1] != len(content["mask_text"]):
         raise ValueError("a mask for every detection")
-    masks = RunLengths(content["mask_text"], offsets)
+    masks = PackedMasks(content["mask_text"], offsets)
     num_pixels = annotations.heights[images].astype(np.int64) * annotations.widths[images]
     if (np.diff(offsets) < 0).any() or not are_valid(masks, num_pixels).all():
         raise ValueError("run lengths that cover the image")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.evaluation.detection.annotations import Floats
-from equigrad.evaluation.detection.run_lengths import RunLengths
+from equigrad.evaluation.detection.packed_masks import PackedMasks
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Predictions:
     boxes: Floats  # (N, 4) x, y, width, height
     scores: Floats  # (N,)
     areas: Floats  # (N,) of the boxes, or of the masks where the file has no boxes
-    masks: RunLengths | None = None
+    masks: PackedMasks | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -35,7 +35,7 @@ class Predictions:
             np.concatenate([np.zeros((0, 4)), *(part.boxes for part in parts)]),
             np.concatenate([np.zeros(0), *(part.scores for part in parts)]),
             np.concatenate([np.zeros(0), *(part.areas for part in parts)]),
-            RunLengths.joined(masks) if masks else None,
+            PackedMasks.joined(masks) if masks else None,
         )
 
 

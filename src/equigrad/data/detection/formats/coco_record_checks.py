@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from equigrad.data.detection.findings import Findings
+from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_json import MAX_PIXELS
 from equigrad.data.detection.formats.coco_paths import image_path
 from equigrad.data.detection.formats.coco_text import decoded
@@ -36,7 +36,7 @@ class CategoryFacts:
     num_annotations: int = field(default=0)
 
 
-def objects(found: Findings, kind: str, records: Sequence[msgspec.Raw]) -> Iterator[tuple[str, _Record]]:
+def objects(found: FindingCollector, kind: str, records: Sequence[msgspec.Raw]) -> Iterator[tuple[str, _Record]]:
     """Records that are objects, each with what messages call it."""
     for index, record in enumerate(records):
         name = f"{kind} number {index + 1}"
@@ -69,13 +69,13 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def wrong_field(found: Findings, kind: str, name: str, record: _Record, field_name: str, expected: str) -> None:
+def wrong_field(found: FindingCollector, kind: str, name: str, record: _Record, field_name: str, expected: str) -> None:
     """Note a field that is not there or not what it should be."""
     value = f"got {record[field_name]!r:.60}" if field_name in record else "there is none"
     found.add(f"{kind} with a missing or wrong field", f"{name}: {field_name}: expected {expected}, {value}")
 
 
-def check_categories(found: Findings, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
+def check_categories(found: FindingCollector, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
     """Check the categories; those that can be used, by id."""
     known: dict[int, CategoryFacts] = {}
     names: dict[str, str] = {}
@@ -107,7 +107,7 @@ def check_categories(found: Findings, records: Sequence[msgspec.Raw]) -> dict[in
     return known
 
 
-def _check_frequency(found: Findings, name: str, record: _Record) -> None:
+def _check_frequency(found: FindingCollector, name: str, record: _Record) -> None:
     letter, count = record["frequency"], record.get("image_count")
     if not isinstance(letter, str) or letter not in _MOST_IMAGES:
         wrong_field(found, "categories", name, record, "frequency", "r, c or f")
@@ -120,7 +120,7 @@ def _check_frequency(found: Findings, name: str, record: _Record) -> None:
 
 
 def check_images(
-    found: Findings, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
+    found: FindingCollector, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
 ) -> dict[int, ImageFacts]:
     """Check the images; those that can be used, by id."""
     known: dict[int, ImageFacts] = {}
@@ -146,7 +146,7 @@ def check_images(
 
 
 def _check_lists(
-    found: Findings,
+    found: FindingCollector,
     name: str,
     record: _Record,
     categories: dict[int, CategoryFacts],
@@ -166,7 +166,7 @@ def _check_lists(
     return absent
 
 
-def _has_size(found: Findings, name: str, record: _Record) -> bool:
+def _has_size(found: FindingCollector, name: str, record: _Record) -> bool:
     """Whether id, height and width are usable."""
     if not is_id(record.get("id")):
         wrong_field(found, "images", name, record, "id", "a whole number from 0")
@@ -183,7 +183,7 @@ def _has_size(found: Findings, name: str, record: _Record) -> bool:
     return True
 
 
-def _path(found: Findings, name: str, record: _Record) -> str | None:
+def _path(found: FindingCollector, name: str, record: _Record) -> str | None:
     for field_name in ("file_name", "coco_url"):
         if not isinstance(record.get(field_name), str | None):
             wrong_field(found, "images", name, record, field_name, "a text")
@@ -199,7 +199,7 @@ def _path(found: Findings, name: str, record: _Record) -> str | None:
 
 
 def _category_list(
-    found: Findings, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
+    found: FindingCollector, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
 ) -> frozenset[int]:
     ids = record[field_name]
     if not isinstance(ids, list) or not all(is_id(value) for value in ids):

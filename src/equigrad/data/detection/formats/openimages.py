@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from equigrad.data.detection.data import Categories, CategoryLists, DetectionData
 from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy, read_hierarchy
 from equigrad.data.detection.formats.csv_blocks import CsvBlock, csv_blocks
-from equigrad.data.images.size_cache import Sizes, measure_image_sizes, read_image_sizes, write_image_sizes
+from equigrad.data.detection.formats.openimages_sizes import (
+    Sizes,
+    measure_image_sizes,
+    read_image_sizes,
+    write_image_sizes,
+)
 
 Split = Literal["train", "validation"]
 Names = NDArray[np.bytes_]

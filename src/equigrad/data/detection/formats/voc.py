@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.detection.formats.coco_paths import inside
-from equigrad.data.images.sizes import file_size
+from equigrad.data.images.sizes import file_image_size
 
 _MAX_DEPTH = 32
 
@@ -119,7 +119,7 @@ def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
     if path is None:
         raise FileNotFoundError(f"{folder / places[0]}: no such image, though {file} names it")
     # The header rather than <size>, which tools leave at 0 or do not update.
-    height, width = file_size(folder / path)
+    height, width = file_image_size(folder / path)
     return {"file_name": path.as_posix(), "height": height, "width": width}
 
 

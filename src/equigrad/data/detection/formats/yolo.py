@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.images.lists import SUFFIXES
-from equigrad.data.images.sizes import file_size
+from equigrad.data.images.sizes import file_image_size
 
 _TOLERANCE = 0.01  # of the image that boxes may reach out of it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
@@ -39,7 +39,7 @@ def convert_yolo(
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_id, file in enumerate(layout.image_files(), start=1):
-        height, width = file_size(file)
+        height, width = file_image_size(file)
         path = file.relative_to(folder).as_posix()
         images.append({"id": image_id, "file_name": path, "height": height, "width": width})
         for item in _read_labels(layout.label_file(file), len(titles), height, width):

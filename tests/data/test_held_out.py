@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equigrad.recipes.held_out import held_out
+from equigrad.data.held_out import held_out
 
 
 @dataclass

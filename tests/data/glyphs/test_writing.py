@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from equigrad.data.detection.formats.writing import write_once
+from equigrad.data.glyphs.writing import write_once
 
 
 def write_hello(root):

@@ -18,20 +18,20 @@ MAX_GROUPS = 7  # 35 bits: more than any run of an image has
 
 
 @dataclass(frozen=True, eq=False)
-class RunLengths:
+class PackedMasks:
     """N masks: the text of mask i is `text[offsets[i] : offsets[i + 1]]`."""
 
     text: NDArray[np.uint8]
     offsets: Ints  # (N + 1,)
 
     @classmethod
-    def of(cls, counts: Sequence[bytes]) -> "RunLengths":
+    def of(cls, counts: Sequence[bytes]) -> "PackedMasks":
         """From the texts of the masks."""
         lengths = np.fromiter(map(len, counts), np.int64, len(counts))
         return cls(np.frombuffer(b"".join(counts), np.uint8), np.concatenate([[0], np.cumsum(lengths)]))
 
     @classmethod
-    def joined(cls, parts: Sequence["RunLengths"]) -> "RunLengths":
+    def joined(cls, parts: Sequence["PackedMasks"]) -> "PackedMasks":
         """One after the other."""
         starts = np.cumsum([0, *(len(part.text) for part in parts)])
         offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
@@ -49,15 +49,15 @@ class RunLengths:
         """A mask of an image of (height, width), as pycocotools takes it."""
         return {"size": [int(size[0]), int(size[1])], "counts": self.counts(index)}
 
-    def take(self, indices: Ints) -> "RunLengths":
+    def take(self, indices: Ints) -> "PackedMasks":
         """Some of the masks, in the order asked for."""
         lengths = np.diff(self.offsets)[indices]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         shifts = np.repeat(self.offsets[indices] - offsets[:-1], lengths)
-        return RunLengths(self.text[shifts + _range(offsets[-1])], offsets)
+        return PackedMasks(self.text[shifts + _range(offsets[-1])], offsets)
 
 
-def are_valid(masks: RunLengths, num_pixels: Ints) -> Flags:
+def are_valid(masks: PackedMasks, num_pixels: Ints) -> Flags:
     """Whether each mask is well-formed and covers exactly the pixels of its image, (N,).
 
     The C code that reads masks trusts them: a text that ends in the middle of a number makes it read beyond the end.
