@@ -81,18 +81,6 @@ class ClassificationEvaluator:
             raise ValueError(f"labels must be in 0..{self.num_classes - 1}, got {labels.min()}..{labels.max()}")
         self._batches.append(_Answers.of(scores, labels))
 
-    def merge(self, other: "ClassificationEvaluator") -> None:
-        """Take over what another evaluator has collected."""
-        self._batches += other._batches
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything collected, as tensors with one entry a sample: small, and evaluators merge by joining them."""
-        return vars(_Answers.joined(self._batches))
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` gave."""
-        self._batches = [_Answers(**state)]
-
     def result(self) -> dict[str, float]:
         """Fractions in [0, 1] under the paper's names; nan for a group without categories."""
         answers = self._all()
@@ -128,17 +116,6 @@ class ClassificationEvaluator:
                 )
             )
         return rows
-
-    def tail_to_head_confusion(self) -> dict[str, float]:
-        """What becomes of test images of few-shot categories: shares that sum to 1.
-
-        "correct", and the wrong answers by the group they name: "Many" is the tail mistaken for the head.
-        """
-        answers = self._all()
-        is_tail = torch.isin(answers.labels, self.groups["Few"])
-        predictions, is_correct = answers.predictions[is_tail], answers.is_correct[is_tail]
-        wrong = {name: torch.isin(predictions, members) & ~is_correct for name, members in self.groups.items()}
-        return {name: _mean(flags.double()) for name, flags in {"correct": is_correct, **wrong}.items()}
 
     def _all(self) -> "_Answers":
         """The answers of all ranks, the same on each."""

@@ -93,21 +93,6 @@ class SegmentationEvaluator:
         if is_wrong.any():
             raise ValueError(f"{name} must be in 0..{self.num_classes - 1}, got {int(values[is_wrong][0])}")
 
-    def merge(self, other: "SegmentationEvaluator") -> None:
-        """Take over what another evaluator has counted."""
-        self._confusion = self._confusion + other._confusion.to(self._confusion.device)
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything counted; evaluators merge by adding it."""
-        return {"confusion": self._confusion.cpu()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` gave."""
-        if state["confusion"].shape != self._confusion.shape:
-            expected = tuple(self._confusion.shape)
-            raise ValueError(f"confusion must be {expected}, got {tuple(state['confusion'].shape)}")
-        self._confusion = state["confusion"].clone()
-
     def confusion(self) -> Tensor:
         """Pixels of each category (row) by what they were taken for (column), of all ranks, (C, C)."""
         if not (dist.is_available() and dist.is_initialized()):

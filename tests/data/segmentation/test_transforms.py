@@ -19,7 +19,6 @@ from equigrad.data.segmentation.transforms import (
     ResizeImage,
     _saturated,
     evaluation_transform,
-    small_train_transform,
     train_transform,
 )
 
@@ -166,7 +165,11 @@ def test_evaluation_resizes_the_image_alone():
 
 
 def test_small_frames_keep_their_scale():
-    assert small_train_transform()(*pair(360, 480))[0].shape == (3, 240, 320)
+    transform = train_transform((240, 320), base=None, scale=(1.0, 1.0), flip=False, distortion=False)
+    image, labels = pair(360, 480)
+    assert transform(image, labels)[0].shape == (3, 240, 320)
+    whole = train_transform((360, 480), base=None, scale=(1.0, 1.0), flip=False, distortion=False)
+    assert torch.equal(whole(image, labels)[0], image)
 
 
 def test_settings_show_in_the_text():

@@ -13,8 +13,8 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
-from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, fitting_factor, place, rescale, size_of
-from equigrad.data.random_numbers import choice, integer_below, uniform
+from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, place, rescale, size_of
+from equigrad.data.random_numbers import choice, uniform
 
 DetectionTransform = Callable[[Tensor, Target], Item]
 
@@ -36,26 +36,9 @@ def evaluation_transform(short: int = 800, long: int = 1333) -> DetectionTransfo
     return ResizeShorterSide((short,), long)
 
 
-def small_train_transform(size: int = 320, *, flip: float = 0.5) -> DetectionTransform:
-    """`train_transform` in small, for machines without an accelerator; `size` is the largest shorter side."""
-    return train_transform(short=range(round(0.8 * size), size + 1, 16), long=round(size * 5 / 3), flip=flip)
-
-
-def small_evaluation_transform(size: int = 320) -> DetectionTransform:
-    """`evaluation_transform` in small."""
-    return evaluation_transform(size, round(size * 5 / 3))
-
-
 def letterbox(size: int = 640, *, fill: int = 0) -> DetectionTransform:
     """Testing of YOLOX: the longer side to `size`, then padded to a square at the right or the bottom."""
     return _composed(ResizeLongerSide((size,)), PadTo((size, size), fill))
-
-
-def large_scale_jitter(
-    size: int = 1024, *, scale: tuple[float, float] = (0.1, 2.0), flip: float = 0.5, fill: int = 0
-) -> DetectionTransform:
-    """Training from much smaller to much larger than usual, always on a square canvas."""
-    return _composed(v2.RandomHorizontalFlip(flip), RandomScaleAndCrop((size, size), scale), PadTo((size, size), fill))
 
 
 @dataclass(frozen=True)
@@ -83,21 +66,6 @@ class ResizeLongerSide:
 
 
 @dataclass(frozen=True)
-class RandomScaleAndCrop:
-    """The image at `scale` times the size at which it just fits; what does not fit then is cropped at random."""
-
-    size: Size
-    scale: tuple[float, float]
-
-    def __call__(self, image: Tensor, target: Target) -> Item:
-        """At most as large as `size`."""
-        image, target = _scaled(image, target, uniform(*self.scale) * fitting_factor(image, self.size))
-        height, width = (min(sides) for sides in zip(size_of(image), self.size, strict=True))
-        top, left = integer_below(image.shape[-2] - height + 1), integer_below(image.shape[-1] - width + 1)
-        return _cropped(image, target, top, left, (height, width))
-
-
-@dataclass(frozen=True)
 class PadTo:
     """Padding at the right and the bottom; the size before it is kept as `image_size`. Comes last."""
 
@@ -111,38 +79,6 @@ class PadTo:
             raise ValueError(f"an image of {image_size} cannot be padded to {self.size}")
         image, target = place(image, target, 0, 0, self.size, self.fill)
         return image, target | {"image_size": image_size}
-
-
-@dataclass(frozen=True)
-class RandomCrop:
-    """A part of the image.
-
-    Args:
-        share: of each side that the part covers, from least to most.
-        keeps_object: the part covers the centre of an object chosen at random, if there is any. Should nothing of the
-            objects be left all the same, the image stays whole.
-    """
-
-    share: tuple[float, float] = (0.5, 1.0)
-    keeps_object: bool = True
-
-    def __call__(self, image: Tensor, target: Target) -> Item:
-        """The part, and what of the objects is in it."""
-        boxes = target["boxes"].as_subclass(Tensor)
-        keeps = self.keeps_object and len(boxes) > 0
-        points = _centre(boxes[integer_below(len(boxes))]) if keeps else (None, None)
-        (top, height), (left, width) = (self._span(*pair) for pair in zip(size_of(image), points, strict=True))
-        part, rest = _cropped(image, target, top, left, (height, width))
-        return (image, target) if keeps and len(rest["boxes"]) == 0 else (part, rest)
-
-    def _span(self, length: int, point: float | None) -> tuple[int, int]:
-        """Start and length of the part along one side, over the point if there is one."""
-        part = max(round(uniform(*self.share) * length), 1)
-        first, last = 0, length - part
-        if point is not None:
-            point = min(max(point, 0), length)
-            first, last = max(math.ceil(point) - part, first), min(math.floor(point), last)
-        return first + integer_below(last - first + 1), part
 
 
 @dataclass(frozen=True)
@@ -206,17 +142,6 @@ class RandomAffine:
 def _scaled(image: Tensor, target: Target, factor: float) -> Item:
     image, target = rescale(image, target, factor)
     return image, clip(target)
-
-
-def _cropped(image: Tensor, target: Target, top: int, left: int, size: Size) -> Item:
-    image, target = place(image, target, -top, -left, size)
-    return image, clip(target)
-
-
-def _centre(box: Tensor) -> tuple[float, float]:
-    """Row and column."""
-    left, top, right, bottom = box.tolist()
-    return (top + bottom) / 2, (left + right) / 2
 
 
 def _composed(*steps: DetectionTransform) -> DetectionTransform:

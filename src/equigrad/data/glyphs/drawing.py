@@ -79,21 +79,6 @@ def choose_glyphs(num_categories: int, num_fonts: int = 3) -> GlyphSet:
     return GlyphSet(tuple(characters), tuple(tuple(category) for category in drawings))
 
 
-def category_distances(glyphs: GlyphSet) -> NDArray[np.float32]:
-    """(C, C) distance between categories: of their nearest drawings, in the nearest pose. The diagonal is zero."""
-    owners = np.repeat(np.arange(len(glyphs)), [len(category) for category in glyphs.drawings])
-    starts = np.flatnonzero(np.diff(owners, prepend=-1))
-    upright = _upright(bitmap for category in glyphs.drawings for bitmap in category)
-    rows = []
-    for category in glyphs.drawings:
-        nearest = np.minimum.reduce([_distances(bitmap, upright) for bitmap in category])
-        rows.append(np.minimum.reduceat(nearest, starts))
-    distances = np.stack(rows)
-    np.fill_diagonal(distances, 0)
-    symmetric: NDArray[np.float32] = np.minimum(distances, distances.T)
-    return symmetric
-
-
 class _FarthestFirst:
     """An order of bitmaps in which each is the farthest from all before it, found as far as it is asked for."""
 

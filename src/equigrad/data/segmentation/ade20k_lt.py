@@ -10,7 +10,7 @@ docs/ade20k_lt.md says why `quota` is the default.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -56,7 +56,7 @@ def long_tailed_subset(
     """Choose images; the same arguments choose the same images on every machine.
 
     Args:
-        presence: (N, C); see `presence_matrix` for lists of categories.
+        presence: which categories are in which images, (N, C) bool; `count_pixels(data).presence`.
         rate: the ratio of the i-th category from the head is exp(-rate i).
         reading: of the paper's text, what is done for each category, from the tail to the head.
             `quota`: if more than ratio x (its images at the start) are still there, remove random ones down to that.
@@ -81,16 +81,6 @@ def long_tailed_subset(
     ratios[order] = np.exp(-rate * np.arange(num_classes))
     is_kept = _READINGS[reading](presence, ratios, order[::-1], seed)
     return Subset(np.flatnonzero(is_kept), presence.sum(0), presence[is_kept].sum(0), ratios)
-
-
-def presence_matrix(image_categories: Sequence[Collection[int]], num_classes: int) -> Presence:
-    """The categories of every image as a matrix (N, C)."""
-    presence = np.zeros((len(image_categories), num_classes), dtype=np.bool_)
-    for image, categories in enumerate(image_categories):
-        if any(not 0 <= category < num_classes for category in categories):
-            raise ValueError(f"categories of image {image} must be in 0..{num_classes - 1}, got {sorted(categories)}")
-        presence[image, list(categories)] = True
-    return presence
 
 
 def simulated_presence(

@@ -4,7 +4,6 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,11 +31,6 @@ class CategoryPixels:
         """Which categories are in which images, (N, C)."""
         present: NDArray[np.bool_] = self.pixels > 0
         return present
-
-    @cached_property
-    def image_categories(self) -> list[list[int]]:
-        """The categories of every image: what samplers ask for."""
-        return [np.flatnonzero(row).tolist() for row in self.presence]
 
     @property
     def pixel_counts(self) -> Counts:

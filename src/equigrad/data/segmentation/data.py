@@ -1,6 +1,6 @@
 """Semantic segmentation data: images with label maps, and the data set that serves them.
 
-    data = read_ade20k("ADEChallengeData2016", "training")      # or read_label_folders, read_camvid, read_voc
+    data = read_ade20k("ADEChallengeData2016", "training")      # or read_label_folders, read_camvid
     dataset = SegmentationDataset(data, train_transform(512))
     loader = DataLoader(dataset, batch_size=16, collate_fn=collate)
     images, targets = next(iter(loader))                        # (16, 3, 512, 512) uint8, {"labels": (16, 512, 512)}

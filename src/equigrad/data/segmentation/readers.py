@@ -1,4 +1,4 @@
-"""Readers of segmentation data: ADE20K and the like (SceneParsing), folders of index PNGs, CamVid, Pascal VOC.
+"""Readers of segmentation data: ADE20K and the like (SceneParsing), folders of index PNGs, and CamVid.
 
 Images and label maps lie in a folder or in a zip archive that is read in place.
 """
@@ -6,7 +6,6 @@ Images and label maps lie in a folder or in a zip archive that is read in place.
 import csv
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,29 +18,6 @@ from equigrad.data.segmentation.label_maps import LabelValues
 PathLike = str | os.PathLike[str]
 ClassNames = PathLike | Sequence[str]  # a file of names, or the names
 
-VOC_NAMES = [
-    "background",
-    "aeroplane",
-    "bicycle",
-    "bird",
-    "boat",
-    "bottle",
-    "bus",
-    "car",
-    "cat",
-    "chair",
-    "cow",
-    "diningtable",
-    "dog",
-    "horse",
-    "motorbike",
-    "person",
-    "pottedplant",
-    "sheep",
-    "sofa",
-    "train",
-    "tvmonitor",
-]
 _ID_COLUMNS = ("id", "idx", "label", "value", "index")
 _VOID = 255
 
@@ -103,45 +79,14 @@ def read_camvid(folder: PathLike, split: Literal["train", "val", "test"]) -> Seg
     )
 
 
-def read_voc(root: PathLike, split: Literal["train", "val", "trainval"]) -> SegmentationData:
-    """Pascal VOC: palette PNGs, 20 categories and background as the first; contours (255) are ignored.
-
-    Args:
-        root: the folder with `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation`, or one above it.
-        split: the list in `ImageSets/Segmentation`.
-    """
-    store = open_store(root)
-    if isinstance(store, ZipStore):
-        raise ValueError(f"{root}: expected the unpacked folder of Pascal VOC, got an archive")
-    top = _top(store, "SegmentationClass")
-    values = LabelValues.counted(len(VOC_NAMES), ignored=(_VOID,))
-    names = _files(store, f"{top}SegmentationClass")
-    pictures = {name: path for name, path in _files(store, f"{top}JPEGImages").items() if name in names}
-    every = _joined(store, pictures, names, tuple(VOC_NAMES), values, f"{top}SegmentationClass")
-    return replace(every, source=str(Path(root, top))).listed(
-        Path(root, top, "ImageSets", "Segmentation", f"{split}.txt")
-    )
-
-
 def _paired(
     store: ImageStore, images: str, labels: str, class_names: Sequence[str], values: LabelValues
 ) -> SegmentationData:
+    """The images and label maps of two folders, matched by name; ValueError if one has no partner."""
     pictures, maps = _files(store, images), _files(store, labels)
     for kind, found, folder in (("images", pictures, images), ("label maps", maps, labels)):
         if not found:
             raise ValueError(f"{store.name(folder)}: no {kind} there")
-    return _joined(store, pictures, maps, class_names, values, images)
-
-
-def _joined(
-    store: ImageStore,
-    pictures: dict[str, str],
-    maps: dict[str, str],
-    class_names: Sequence[str],
-    values: LabelValues,
-    folder: str,
-) -> SegmentationData:
-    """Images and label maps by name; ValueError if one has no partner."""
     for kind, lonely, found in (
         ("label map", sorted(pictures.keys() - maps.keys()), pictures),
         ("image", sorted(maps.keys() - pictures.keys()), maps),
@@ -151,7 +96,7 @@ def _joined(
             raise ValueError(f"{store.name(found[lonely[0]])}: there is no {kind} of this name{more}")
     names = tuple(sorted(pictures))
     paths, label_paths = tuple(pictures[name] for name in names), tuple(maps[name] for name in names)
-    return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(folder))
+    return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(images))
 
 
 def _files(store: ImageStore, folder: str) -> dict[str, str]:

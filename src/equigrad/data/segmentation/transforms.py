@@ -185,11 +185,6 @@ def train_transform(
     return InOrder((*steps, PadTo(size)))
 
 
-def small_train_transform(crop_size: int | Size = (240, 320), *, scale: tuple[float, float] = (0.5, 1.5)) -> Transform:
-    """Training on frames that are small already, such as CamVid at 480 x 360: factors of their own size."""
-    return train_transform(crop_size, base=None, scale=scale)
-
-
 def evaluation_transform(base: tuple[int, int] | None = (2048, 512)) -> Transform:
     """Testing: the whole image, made to fill a box of (longer side, shorter side); None leaves it as it is.
 

@@ -147,11 +147,6 @@ class OpenImagesEvaluator:
         while batch := list(itertools.islice(entries, ROWS_AT_ONCE)):
             self.add_rows(batch, str(file))
 
-    def merge(self, other: "OpenImagesEvaluator") -> None:
-        """Take over what another evaluator has collected, but for images that both have."""
-        self._parts += [part.take(~self._is_added[part.images]) for part in other._parts]
-        self._is_added |= other._is_added
-
     def result(self) -> dict[str, float]:
         """AP at IoU 0.5, fractions in [0, 1]; nan for a group without anything to find."""
         values = self._average_precisions()

@@ -87,7 +87,7 @@ def test_categories_are_in_the_order_of_their_file_with_ids_from_1(data):
     assert data.mids == MIDS
     assert data.detection.categories.names == ("Animal", "Dog, or hound", "Car")
     assert data.detection.categories.ids.tolist() == [1, 2, 3]
-    assert data.hierarchy.ancestors(DOG) == [ANIMAL]
+    assert np.flatnonzero(data.hierarchy.is_ancestor[DOG]).tolist() == [ANIMAL]
 
 
 def test_verified_labels_are_lists_of_each_image_without_repetition(data):

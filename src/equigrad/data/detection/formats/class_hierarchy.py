@@ -32,11 +32,6 @@ class ClassHierarchy:
         """C."""
         return len(self.is_ancestor)
 
-    def ancestors(self, label: int) -> list[int]:
-        """The categories above one, ascending."""
-        above: list[int] = np.flatnonzero(self.is_ancestor[label]).tolist()
-        return above
-
     def upwards(self, labels: ArrayLike) -> tuple[Indices, Indices]:
         """What labels (M,) imply: themselves and their ancestors, as indices into `labels` and labels, (M',) each."""
         return _expanded(self._up, labels)
