@@ -24,7 +24,7 @@ NUM_BINS = 15  # of the calibration error: Guo et al., ICML 2017
 
 
 @dataclass(frozen=True)
-class CategoryRow:
+class ClassificationRow:
     """One category: how often it was trained on and how well it is recognised."""
 
     name: str
@@ -95,7 +95,7 @@ class ClassificationEvaluator:
             "ECE": calibration_error(answers.confidences, answers.is_correct),
         }
 
-    def per_category(self) -> list[CategoryRow]:
+    def per_category(self) -> list[ClassificationRow]:
         """A row for every category, in the order of labels."""
         answers = self._all()
         accuracy, num_test = self._accuracies(answers), self._count(answers.labels)
@@ -105,7 +105,7 @@ class ClassificationEvaluator:
         for label, name in enumerate(self.class_names):
             wrong, times = confusions.get(label, (None, 0))
             rows.append(
-                CategoryRow(
+                ClassificationRow(
                     name,
                     int(self.category_counts[label]),
                     group_of[label],

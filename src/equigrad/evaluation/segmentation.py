@@ -26,7 +26,7 @@ GROUPS = ("head", "medium", "tail")  # 1, 2 and 3 in the names of metrics
 
 
 @dataclass(frozen=True)
-class CategoryRow:
+class SegmentationRow:
     """One category: how often it was trained on and how well it is recognised."""
 
     name: str
@@ -112,7 +112,7 @@ class SegmentationEvaluator:
             result |= {f"{metric}{number}": _mean(values[members]) for number, members in enumerate(self.groups, 1)}
         return result | {"aAcc": float(confusion.trace() / confusion.sum())}
 
-    def per_category(self) -> list[CategoryRow]:
+    def per_category(self) -> list[SegmentationRow]:
         """A row for every category, in the order of labels."""
         confusion = self.confusion()
         iou, accuracy = iou_and_accuracy(confusion)
@@ -120,7 +120,7 @@ class SegmentationEvaluator:
         wrong, times = mistakes.argmax(1).tolist(), mistakes.amax(1).tolist()
         group_of = {int(label): name for name, members in zip(GROUPS, self.groups, strict=True) for label in members}
         return [
-            CategoryRow(
+            SegmentationRow(
                 name,
                 int(self.category_counts[label]),
                 group_of[label],

@@ -17,7 +17,7 @@ from pycocotools.cocoeval import COCOeval
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, evaluate, evaluate_predictions
-from equigrad.evaluation.detection.prediction_files import read_predictions, write_json
+from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
 from equigrad.evaluation.detection.prediction_shards import read_shards
 from equigrad.evaluation.detection.rules import LVIS
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
@@ -161,7 +161,7 @@ def test_an_evaluator_streams_predictions_to_disk_and_gives_what_their_file_give
     for image, found in PREDICTIONS.items():
         evaluator.add([found], [{"image_id": image}])
     result = evaluator.result()
-    file = write_json(read_shards(tmp_path / "shards", annotations), annotations, tmp_path / "all.json")
+    file = write_predictions(read_shards(tmp_path / "shards", annotations), annotations, tmp_path / "all.json")
     boxes = evaluate_predictions(file, annotations).result()
     masks = evaluate_predictions(file, annotations, "segm").result()
     assert {name: value for name, value in result.items() if "b" not in name} == pytest.approx(masks, nan_ok=True)

@@ -2,7 +2,7 @@
 
     data = read_ade20k("ADEChallengeData2016", "training")      # or read_label_folders, read_camvid
     dataset = SegmentationDataset(data, train_transform(512))
-    loader = DataLoader(dataset, batch_size=16, collate_fn=collate)
+    loader = DataLoader(dataset, batch_size=16, collate_fn=collate_segmentation)
     images, targets = next(iter(loader))                        # (16, 3, 512, 512) uint8, {"labels": (16, 512, 512)}
 
 Labels are 0 … C-1, or -100 (`equigrad.IGNORE`) where a pixel is not a sample. The readers are in
@@ -144,7 +144,7 @@ class SegmentationDataset(Dataset[Sample]):
         return image, targets
 
 
-def collate(samples: Sequence[Sample]) -> tuple[Tensor, dict[str, Any]]:
+def collate_segmentation(samples: Sequence[Sample]) -> tuple[Tensor, dict[str, Any]]:
     """A batch: images (N, 3, H, W) and `labels` (N, H, W); `paths` and `original_sizes` are lists.
 
     All images must have one size, and all labels one size, which need not be that of the images.

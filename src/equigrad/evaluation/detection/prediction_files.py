@@ -40,7 +40,7 @@ def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> 
     return Predictions.joined([reader.columns(start, entries) for start, entries in _batches(path)])
 
 
-def write_json(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
+def write_predictions(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
     """Write detections in the standard result format, for other tools; scores and boxes keep every digit."""
     file = Path(file)
     with atomic_write(file) as stream:
