@@ -100,7 +100,7 @@ def test_calibrated_confidences_have_no_error():
     [
         (torch.zeros(2, 3), [0, 1], r"scores must be \(4,\)"),
         (torch.zeros(2, 4), [0, 4], r"labels must be in 0\.\.3"),
-        (torch.zeros(2, 4), [0], "as many"),
+        (torch.zeros(2, 4), [0], "must have one length, got 2 and 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(scores, labels, message):
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused(scores, labels, message):
 
 
 def test_nothing_added_gives_no_result():
-    with pytest.raises(ValueError, match="without predictions"):
+    with pytest.raises(ValueError, match="no predictions were added"):
         ClassificationEvaluator([1, 2]).result()
 
 

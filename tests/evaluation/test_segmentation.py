@@ -122,7 +122,7 @@ def test_wrong_settings_and_missing_predictions_are_refused():
         SegmentationEvaluator(NAMES, [1, 2])
     with pytest.raises(ValueError, match="group_by"):
         SegmentationEvaluator(NAMES, COUNTS, group_by="size")
-    with pytest.raises(ValueError, match="without predictions"):
+    with pytest.raises(ValueError, match="no predictions were added"):
         SegmentationEvaluator(NAMES, COUNTS).result()
 
 

@@ -67,7 +67,7 @@ def _drawn(settings: GlyphScenes, split: Split) -> SegmentationData:
         scene = scenes[index]
         images[name], maps[name] = _png(scene.image), _png((scene.categories() + 1).astype(np.uint8))
     class_names = ("background", *glyphs.names)
-    values = LabelValues.counted(len(class_names))
+    values = LabelValues.consecutive(len(class_names))
     scenes_store = MemoryStore(images, Path(f"glyph scenes of {split}"))
     maps_store = MemoryStore(maps, Path(f"label maps of {split}"))
     source = str(scenes_store.root)

@@ -79,9 +79,9 @@ def test_no_text_of_counts_makes_a_mask_that_does_not_fit(text):
         ([[1.0, 2.0, 3.0, 4.0]], r"polygons of 6, 8, ... numbers, got 4"),  # pycocotools would draw a box
         ([[1.0] * 7], r"got 7"),
         ([[]], r"got 0"),
-        ([[0.0, 0.0, 1e12, 0.0, 0.0, 1e12]], "too large to be drawn"),
-        ([[0.0, 0.0, 5e5, 0.0] * 10], "too large to be drawn"),
-        (RunLengthMask((4, 3), "0<"), r"expected the size of the image, \[3, 4\], got \[4, 3\]"),
+        ([[0.0, 0.0, 1e12, 0.0, 0.0, 1e12]], "too large to draw"),
+        ([[0.0, 0.0, 5e5, 0.0] * 10], "too large to draw"),
+        (RunLengthMask((4, 3), "0<"), r"size: expected that of the image, \[3, 4\], got \[4, 3\]"),
         (RunLengthMask((3, 4), [5, 6]), "runs that cover 12 pixels, got 11"),
         (RunLengthMask((3, 4), [13, -1]), "numbers from 0"),
         (RunLengthMask((3, 4), []), "numbers from 0"),
@@ -104,9 +104,9 @@ def test_a_large_outline_that_is_long_only_by_its_bound_is_drawn():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "there is none"),
-        ({"segmentation": []}, "it is empty"),
-        ({"segmentation": None}, "it is empty"),
+        ({}, "the annotation has none"),
+        ({"segmentation": []}, "got an empty value"),
+        ({"segmentation": None}, "got an empty value"),
         ({"segmentation": "abc"}, "expected polygons or run lengths"),
         ({"segmentation": [["a"]]}, "expected polygons or run lengths"),
         ({"segmentation": {"size": [8, 12]}}, "expected polygons or run lengths"),

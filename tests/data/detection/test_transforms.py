@@ -152,7 +152,7 @@ def test_the_letterbox_fits_and_pads_and_notes_the_size_of_the_image():
 
 
 def test_padding_refuses_images_that_are_too_large():
-    with pytest.raises(ValueError, match=r"an image of \(120, 150\) cannot be padded to \(130, 130\)"):
+    with pytest.raises(ValueError, match=r"of \(120, 150\) \(height, width\) cannot be padded to \(130, 130\)"):
         PadTo((130, 130))(*two_objects())
 
 

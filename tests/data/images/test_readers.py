@@ -62,7 +62,7 @@ def test_an_image_folder_has_a_label_for_each_folder(tmp_path, zipped):
 def test_test_folders_follow_the_labels_of_training(tmp_path):
     write_images(tmp_path, {"dog": 1})
     assert read_image_folder(tmp_path, class_names=("cat", "dog")).labels.tolist() == [1]
-    with pytest.raises(ValueError, match="folder dog is none of the 1 categories"):
+    with pytest.raises(ValueError, match="folder dog is not one of the 1 categories"):
         read_image_folder(tmp_path, class_names=("cat",))
 
 

@@ -84,7 +84,7 @@ def test_an_empty_or_missing_list_is_refused(data, tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(ValueError, match="found none"):
         data.listed(tmp_path / "empty.txt")
-    with pytest.raises(FileNotFoundError, match="one name a line"):
+    with pytest.raises(FileNotFoundError, match="one name on each line"):
         data.listed(tmp_path / "gone.txt")
 
 

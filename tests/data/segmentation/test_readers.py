@@ -60,7 +60,7 @@ def test_a_csv_may_have_gaps_and_any_order(tmp_path):
     [
         ("c.csv", "id,colour\n0,red\n", "columns id and name"),
         ("c.csv", "id,name\n0,a\nx,b\n", "line 3: expected a whole number as id"),
-        ("c.csv", "id,name\n0,a\n0,b\n", "value 0 stands for two"),
+        ("c.csv", "id,name\n0,a\n0,b\n", "value 0 is used for two categories"),
         ("c.txt", "a\n\nb\n", "every line"),
         ("c.txt", "", "every line"),
     ],
@@ -82,21 +82,21 @@ def test_an_image_without_label_map_is_named(tmp_path):
     folder = write_set(tmp_path, {**MAPS, "c": [[0]]})
     (folder / "labels/a.png").unlink()
     (folder / "labels/c.png").unlink()
-    with pytest.raises(ValueError, match=r"images/a.png: there is no label map of this name, and so for 1 more"):
+    with pytest.raises(ValueError, match=r"images/a.png: there is no label map with this name, nor for 1 more"):
         read(folder)
 
 
 def test_a_label_map_without_image_is_named(tmp_path):
     folder = write_set(tmp_path, MAPS)
     (folder / "images/a.png").unlink()
-    with pytest.raises(ValueError, match=r"labels/a.png: there is no image of this name$"):
+    with pytest.raises(ValueError, match=r"labels/a.png: there is no image with this name$"):
         read(folder)
 
 
 def test_two_images_of_one_name_are_refused(tmp_path):
     folder = write_set(tmp_path, MAPS)
     shutil.copy(folder / "images/a.png", folder / "images/a.jpg")
-    with pytest.raises(ValueError, match=r"images: a.png has the name of another image"):
+    with pytest.raises(ValueError, match=r"images: a.png has the same name as another image"):
         read(folder)
 
 

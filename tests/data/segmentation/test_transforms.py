@@ -10,7 +10,7 @@ from torchvision import tv_tensors
 from equigrad import IGNORE
 from equigrad.data.segmentation.transforms import (
     MEAN_COLOUR,
-    InOrder,
+    Compose,
     PadTo,
     PhotometricDistortion,
     RandomCrop,
@@ -51,7 +51,7 @@ def test_training_gives_the_crop_size_whatever_comes(height, width, seed):
 
 
 def test_crop_flip_and_padding_move_image_and_labels_together():
-    together = InOrder((RandomCrop((20, 30), max_share=1), RandomFlip(), PadTo((25, 40))))
+    together = Compose((RandomCrop((20, 30), max_share=1), RandomFlip(), PadTo((25, 40))))
     for _ in range(20):
         image, labels = together(*pair(24, 50))
         assert agree(image, labels)

@@ -561,9 +561,9 @@ def test_truth_without_verified_labels_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_id": "ffff"}, "rows: image_id 'ffff' is none of the 1 images"),
+        ({"image_id": "ffff"}, "rows: image_id 'ffff' is not one of the 1 images"),
         ({"image_id": [1]}, "rows: image_id"),
-        ({"category_id": 5}, "rows: category_id 5 is none of the 4 categories"),
+        ({"category_id": 5}, "rows: category_id 5 is not one of the 4 categories"),
         ({"category_id": "Dog"}, "rows: category_id 'Dog'"),
         ({"bbox": [1, 2, 3]}, r"rows: bbox must be four numbers, got \[1, 2, 3\]"),
         ({"bbox": [1, 2, 3, "x"]}, r"rows: bbox must be four numbers"),
@@ -590,7 +590,7 @@ def test_wrong_model_outputs_are_refused():
     evaluator = OpenImagesEvaluator(Truth([Image(), Image(), Image()]), COUNTS)
     with pytest.raises(ValueError, match=r"labels must be in 0\.\.3, got 4\.\.4"):
         evaluator.add([{"boxes": [UNIT], "scores": [0.5], "labels": [4]}], [{"image_id": 0}])
-    with pytest.raises(ValueError, match="boxes, scores and labels must be as many"):
+    with pytest.raises(ValueError, match="boxes, scores and labels must have one length"):
         evaluator.add([{"boxes": [UNIT], "scores": [0.5, 0.4], "labels": [1]}], [{"image_id": 1}])
     with pytest.raises(ValueError, match="argument 2 is longer"):
         evaluator.add([], [{"image_id": 2}])

@@ -14,14 +14,14 @@ Batch = tuple[Tensor, list[Target]]
 def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Sequence[int] = 0) -> Batch:
     """Images (B, 3, H, W) of uint8, padded at the right and the bottom, and a list of targets of plain tensors.
 
-    `image_size`, height and width without padding, is added unless a transform that padded has noted it. Masks keep
-    the size of their image. What of a target is no number stays as it is.
+    Each target gets `image_size`, the height and width without padding, unless a transform has set it already. Masks
+    keep the size of their image. Numbers become tensors; other values stay as they are.
 
     Args:
-        items: images and their targets.
-        stride: H and W are its multiples.
-        fill: value of the padding, or one for each channel. A network that subtracts a mean from the padded batch sees
-            zeros there if this is the mean.
+        items: images with their targets.
+        stride: H and W are multiples of it.
+        fill: value of the padding, or one value for each channel. With the mean colour, a network that subtracts the
+            mean sees zeros there.
     """
     sizes = [size_of(image) for image, _ in items]
     height, width = (-(-max(sides) // stride) * stride for sides in zip(*sizes, strict=True))
@@ -35,7 +35,7 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
-        # A part of a larger tensor would send all of it from the worker to the training.
+        # A view would send its whole storage from the worker to the training process.
         return value.as_subclass(Tensor).contiguous()
     parts = value if isinstance(value, tuple) else (value,)
     return torch.tensor(value) if all(isinstance(part, int | float) for part in parts) else value

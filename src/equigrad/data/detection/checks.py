@@ -1,4 +1,4 @@
-"""Checks of detection data before a long training: what is wrong, how often, the first case, and whether it matters.
+"""Checks of detection data before a long training: each kind of fault, how often it occurs, and how bad it is.
 
 for finding in check_detection("train.json", "images"):
     print(finding)
@@ -24,12 +24,12 @@ _MAX_BYTES = 2**30  # of an image file
 def check_detection(
     file: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, decode: bool = False
 ) -> list[Finding]:
-    """Everything that is wrong with an annotation file in the format of COCO or LVIS; no content makes it fail.
+    """Find all faults of an annotation file in COCO or LVIS format; damaged content is reported, never raised.
 
     Args:
-        file: the annotations.
-        images: folder or `.zip` of the images; None checks the annotations alone.
-        decode: also read every image, which finds damaged pixels and takes as long as an epoch.
+        file: the annotation file.
+        images: folder or `.zip` of the images; None checks the annotations only.
+        decode: also decode every image, which finds damaged pixels but takes as long as reading a whole epoch.
     """
     found = FindingCollector()
     try:
@@ -59,7 +59,7 @@ def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, I
     facts = [image for image in images.values() if image.path is not None]
     paths = [str(image.path) for image in facts]
     if not any(store.size(path) is not None for path in paths):
-        # The store may begin below the folders of the splits.
+        # The store may be the folder of a single split.
         names = without_folders(paths)
         paths = list(names) if names and any(store.size(name) is not None for name in names) else paths
     for path, image in zip(paths, facts, strict=True):

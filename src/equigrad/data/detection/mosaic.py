@@ -1,9 +1,9 @@
-"""Training images made of several: mosaic and mixup as in YOLOX, and how to leave them out in the last epochs.
+"""Mosaic and mixup as in YOLOX: training images made of several images, switched off for the last epochs.
 
     dataset = yolox_train(plain_dataset, num_strong_epochs=285)     # of 300
 
-The data sets below draw the other images from torch's generator, which is seeded for each sample, so a resumed run sees
-the same ones. The epoch reaches them by `set_epoch`, which `equigrad.engine` calls in every worker.
+The other images are chosen with torch's generator, which is seeded for each sample, so a resumed run sees the same
+ones. `equigrad.engine` calls `set_epoch` in every worker.
 """
 
 from collections.abc import Sequence
@@ -50,13 +50,15 @@ def yolox_train(
     """The training data of YOLOX.
 
     Args:
-        dataset: gives images as they are, without a transform.
-        size: of mosaics.
-        num_strong_epochs: with mosaic, affine map and mixup; then only colour, flip and size vary (YOLOX: the last 15).
-        sizes: the longer side the network sees, drawn for each image; `(size,)` where whole batches are resized.
-        scale: of the affine map.
-        mixup_scale: of the image mixed in, relative to `size`; None leaves mixup out, as small models do.
-        fill: value where there is no image.
+        dataset: images without any transform.
+        size: side of the images from which a mosaic is built.
+        num_strong_epochs: epochs with mosaic, affine map and mixup; in the rest, 15 for YOLOX, only colour, flip and
+            size vary.
+        sizes: the longer side that the network sees, chosen at random for each image.
+        scale: range of the affine map's scale.
+        mixup_scale: range of the scale of the image that is mixed in, relative to `size`; None switches mixup off, as
+            for small models.
+        fill: value of pixels that no image covers.
     """
     square = (size, size)
     finish = v2.Compose([HSVJitter(), v2.RandomHorizontalFlip(), ResizeLongerSide(sizes)])
@@ -68,13 +70,13 @@ def yolox_train(
 
 
 def mosaic(items: Sequence[Item], size: Size, centre: tuple[int, int], fill: int = 0) -> Item:
-    """Four images around a point of a canvas: top left, top right, bottom left, bottom right.
+    """Put four images around a point of a canvas: top left, top right, bottom left, bottom right.
 
     Args:
-        items: four; what belongs to the image in a target is taken from the first.
-        size: of the canvas.
-        centre: row and column where they meet; what reaches beyond the canvas is cut.
-        fill: value where there is no image.
+        items: four items; the target's fields of the image come from the first.
+        size: height and width of the canvas.
+        centre: row and column where the images meet; parts outside the canvas are cut off.
+        fill: value of pixels that no image covers.
     """
     if len(items) != 4:
         raise ValueError(f"a mosaic is made of 4 images, got {len(items)}")
@@ -90,7 +92,7 @@ def mosaic(items: Sequence[Item], size: Size, centre: tuple[int, int], fill: int
 
 
 def mixup(first: Item, second: Item) -> Item:
-    """The mean of two images of the same size, with the objects of both."""
+    """Average two images of the same size and keep the objects of both."""
     one, other = (item[0].as_subclass(Tensor) for item in (first, second))
     if one.shape != other.shape:
         raise ValueError(f"images to mix must have the same shape, got {tuple(one.shape)} and {tuple(other.shape)}")
@@ -99,13 +101,13 @@ def mixup(first: Item, second: Item) -> Item:
 
 
 class MosaicDataset:
-    """Each image in a mosaic with three others.
+    """Items are mosaics: each image together with three random others.
 
     Args:
-        dataset: gives images as they are.
-        size: at which each image just fits; the mosaic is twice as large.
-        transform: from the mosaic to the result, `RandomAffine` as a rule.
-        fill: value where there is no image.
+        dataset: images without any transform.
+        size: each image is resized to fit into this; the mosaic is twice as large.
+        transform: applied to the mosaic, usually `RandomAffine`.
+        fill: value of pixels that no image covers.
     """
 
     def __init__(self, dataset: DetectionItems, size: Size, transform: DetectionTransform, *, fill: int = 0) -> None:
@@ -127,13 +129,13 @@ class MosaicDataset:
 
 
 class MixupDataset:
-    """Each image mixed with another one, as YOLOX does: half and half, if both show objects.
+    """Items are averaged with a random other image, as in YOLOX, if both have objects.
 
     Args:
-        dataset: of the first images.
-        others: of the second ones, as they are.
-        scale: of the second image, relative to where it just fits into the first.
-        fill: value where there is no second image.
+        dataset: the first images.
+        others: the images to mix in, without any transform.
+        scale: range of the second image's scale; at 1 it just fits into the first.
+        fill: value of pixels that the second image does not cover.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class MixupDataset:
         return mixup(item, other) if len(other[1]["boxes"]) > 0 else item
 
     def _placed(self, item: Item, size: Size) -> Item:
-        """Scaled, mirrored or not, and cut or padded to the size."""
+        """Scale the item, mirror it half of the time, and crop or pad it to the size."""
         scale = uniform(*self.scale)
         image, target = item
         image, target = rescale(image, target, scale * fitting_factor(image, size))
@@ -173,9 +175,9 @@ class StrongThenPlain:
     """One data set in the first epochs, another of the same length in the rest.
 
     Args:
-        strong: until then.
-        plain: from then on.
-        num_strong_epochs: how many epochs the first one serves.
+        strong: data of the first epochs.
+        plain: data of the other epochs.
+        num_strong_epochs: number of epochs with `strong`.
     """
 
     def __init__(self, strong: DetectionItems, plain: DetectionItems, *, num_strong_epochs: int) -> None:
@@ -187,7 +189,7 @@ class StrongThenPlain:
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before the first sample of an epoch is read."""
+        """Must be called before the first sample of an epoch is read."""
         self.epoch = epoch
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Checks of classification data before a long training: what is wrong, how often, and the first case of it."""
+"""Checks of classification data before a long training: each kind of fault, how often it occurs, the first case."""
 
 import hashlib
 from collections import Counter
@@ -9,11 +9,11 @@ from equigrad.data.images.lists import ImageList
 
 
 def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
-    """Missing files, labels out of range, categories without images, paths listed twice.
+    """Find missing files, labels out of range, categories without images and paths listed more than once.
 
     Args:
-        images: a list, of training or test.
-        decode: also read every image, which finds damaged ones and takes as long as an epoch.
+        images: a training or test list.
+        decode: also decode every image, which finds damaged ones but takes as long as reading a whole epoch.
     """
     listed = zip(images.paths, images.labels.tolist(), images.is_out_of_range().tolist(), strict=True)
     wrong = [f"label {label} of {path}, expected 0..{images.num_classes - 1}" for path, label, bad in listed if bad]
@@ -32,7 +32,7 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
 
 
 def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True) -> list[Finding]:
-    """Test images that are also in the training set, by path and, under whatever name, by content."""
+    """Find test images that are also in the training set, by path and by content (under any name)."""
     cases: dict[str, list[str]] = {}
     if train.store.fingerprint() == test.store.fingerprint():
         train_paths = set(train.paths)
@@ -46,7 +46,7 @@ def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True)
 def check_classification(
     train: ImageList, test: ImageList | None = None, *, by_content: bool = True, decode: bool = False
 ) -> list[Finding]:
-    """All checks of a training list and, where there is one, its test list."""
+    """Run all checks on a training list and, if given, its test list."""
     findings = check_images(train, decode=decode)
     if test is not None:
         findings += check_images(test, decode=decode)
@@ -71,7 +71,7 @@ def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:
 
 def _copies(train: ImageList, test: ImageList) -> list[tuple[str, str]]:
     """Pairs of a test image and a training image with the same content."""
-    # Only files of equal size can be equal, which spares reading most of them.
+    # Only files of equal size can be equal, so most files need not be read.
     train_sizes, test_sizes = _sizes(train), _sizes(test)
     shared_sizes = set(train_sizes.values()) & set(test_sizes.values())
     originals = {_digest(train, path): path for path, size in train_sizes.items() if size in shared_sizes}
@@ -84,7 +84,7 @@ def _copies(train: ImageList, test: ImageList) -> list[tuple[str, str]]:
 
 
 def _sizes(images: ImageList) -> dict[str, int]:
-    """Size of every image that exists."""
+    """File size of every image that exists."""
     sizes = {path: images.store.size(path) for path in images.paths}
     return {path: size for path, size in sizes.items() if size is not None}
 

@@ -28,29 +28,29 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 
 @dataclass(frozen=True, eq=False)
 class ImageList:
-    """Which images there are and what they show; pixels are read when asked for.
+    """Images and their labels; pixels are read only when needed.
 
-    Labels are as in the file. `category_counts`, and with it every data set, refuses those out of range; the checks of
-    `equigrad.data.images.checks` report them all.
+    Labels are as in the file. `category_counts`, and so every data set, refuses labels out of range; `check_images`
+    reports all of them.
     """
 
     store: ImageStore
     paths: tuple[str, ...]
     labels: Counts = field(repr=False)  # (N,) int64
     class_names: tuple[str, ...] = field(repr=False)
-    source: str  # for messages: the list or folder
+    source: str  # the list or folder, for messages
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.class_names)
 
     @cached_property
     def category_counts(self) -> Counts:
-        """Images of each category, (C,)."""
+        """Number of images of each category, (C,)."""
         wrong = self.is_out_of_range()
         if wrong.any():
             first = int(wrong.argmax())
@@ -60,7 +60,7 @@ class ImageList:
         return np.bincount(self.labels, minlength=self.num_classes).astype(np.int64)
 
     def is_out_of_range(self) -> NDArray[np.bool_]:
-        """Which labels name no category, (N,)."""
+        """Which labels are not in 0 … C-1, (N,)."""
         wrong: NDArray[np.bool_] = (self.labels < 0) | (self.labels >= self.num_classes)
         return wrong
 
@@ -79,10 +79,10 @@ class ImageList:
 
 
 class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
-    """Images as tensors with their labels; batches come from torch's own collate.
+    """Images as tensors with their labels; torch's default collate makes batches.
 
     Args:
-        images: what to read.
+        images: the images and labels.
         transform: from a PIL image in RGB to a tensor; see `equigrad.data.images.transforms`.
     """
 
@@ -94,7 +94,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
 
     @property
     def labels(self) -> Counts:
-        """The category of every image, (N,): what samplers ask for."""
+        """The label of every image, (N,); for samplers."""
         return self.images.labels
 
     def sample_name(self, index: int) -> str:
@@ -102,7 +102,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
         return self.images.store.name(self.images.paths[index])
 
     def fingerprint(self) -> str:
-        """Another text for other images, labels or transforms (as far as these show their settings)."""
+        """A digest that changes with images, labels and transform (as far as its `repr` shows its settings)."""
         lines = (f"{path} {label}" for path, label in zip(self.images.paths, self.images.labels, strict=True))
         text = "\n".join([self.images.store.fingerprint(), repr(self.transform), *self.class_names, *lines])
         return hashlib.sha256(text.encode()).hexdigest()

@@ -59,10 +59,10 @@ def read_image_list(
 
     Args:
         file: the list. A path may contain spaces; empty lines are skipped.
-        root: what the paths start from: a folder, a `.zip` or, with indices for paths, a `.npz` file.
+        root: what the paths are relative to: a folder, a `.zip` file, or a `.npz` file with indices as paths.
         num_classes: C; None takes it from the names, or else from the largest label.
-        class_names: C names; None takes `classes.csv` beside the list, with columns `label` and `name`, or else
-            numbers.
+        class_names: C names; None reads `classes.csv` beside the list, with the columns `label` and `name`, or else
+            takes the labels as names.
     """
     file = Path(file)
     if not file.is_file():
@@ -73,7 +73,7 @@ def read_image_list(
     if class_names is None:
         class_names = [str(label) for label in range(num_classes or int(labels.max()) + 1)]
     if num_classes is not None and len(class_names) != num_classes:
-        raise ValueError(f"{file}: {num_classes} categories need as many names, got {len(class_names)}")
+        raise ValueError(f"{file}: expected {num_classes} category names, got {len(class_names)}")
     return ImageList(open_store(root), paths, labels, tuple(class_names), str(file))
 
 
@@ -106,34 +106,33 @@ def _names_beside(file: Path) -> list[str] | None:
 
 
 def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
-    """One folder a category, in a folder or at the top of a `.zip`; labels follow the sorted names.
+    """Read a folder or `.zip` that has one folder of images for each category; labels follow the sorted names.
 
     Args:
-        root: the folder of folders.
-        class_names: names of the categories in the order of their labels, such as those of the training set; None
-            takes the folders.
+        root: the folder of folders, or the archive.
+        class_names: the categories in the order of labels, such as those of the training set; None takes the folders.
     """
     store = open_store(root)
     if isinstance(store, ArrayStore):
-        raise ValueError(f"{root}: expected a folder or a .zip file with one folder a category")
+        raise ValueError(f"{root}: expected a folder or a .zip file with one folder of images for each category")
     if isinstance(store, ZipStore):
         files: Iterable[str] = store.archive.namelist()
     else:
         files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
     paths = sorted(file for file in files if file.lower().endswith(SUFFIXES) and "/" in file)
     if not paths:
-        raise ValueError(f"{root}: expected one folder of images a category, found no image in any folder")
+        raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder")
     folders = [path.split("/", 1)[0] for path in paths]
     names = tuple(sorted(set(folders))) if class_names is None else tuple(class_names)
     label_of = {name: label for label, name in enumerate(names)}
     unknown = sorted(set(folders) - label_of.keys())
     if unknown:
-        raise ValueError(f"{root}: the folder {unknown[0]} is none of the {len(names)} categories")
+        raise ValueError(f"{root}: the folder {unknown[0]} is not one of the {len(names)} categories")
     return ImageList(store, tuple(paths), np.array([label_of[name] for name in folders]), names, str(root))
 
 
 def read_arrays(file: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
-    """A `.npz` file with `images` (N, H, W, 3) uint8 and `labels` (N,)."""
+    """Read a `.npz` file with `images` (N, H, W, 3) uint8 and `labels` (N,)."""
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; expected .npz with images (N, H, W, 3) and labels (N,)")
@@ -143,7 +142,7 @@ def read_arrays(file: str | os.PathLike[str], *, class_names: Sequence[str] | No
 
 
 def read_cifar(folder: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageList:
-    """CIFAR-10 or CIFAR-100 in the binary version: the Python version is pickled, and unpickling runs what it says."""
+    """Read CIFAR-10 or CIFAR-100, binary version; the Python version is pickled, and unpickling could run any code."""
     folder = Path(folder)
     if (folder / "batches.meta.txt").is_file():
         names_file, files, num_labels = "batches.meta.txt", [f"data_batch_{number}.bin" for number in range(1, 6)], 1

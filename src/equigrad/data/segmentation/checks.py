@@ -1,4 +1,4 @@
-"""Checks of segmentation data before a long training: what is wrong, how often, and the first case of it."""
+"""Checks of segmentation data before a long training: each kind of fault, how often it occurs, the first case."""
 
 from collections import Counter
 
@@ -16,12 +16,12 @@ from equigrad.data.segmentation.label_maps import check_sizes
 def check_label_maps(
     data: SegmentationData, *, decode: bool = False, num_workers: int = 0, progress: Progress | None = None
 ) -> list[Finding]:
-    """Label maps that cannot be read or have wrong values, sizes other than the image's, categories without pixels.
+    """Find unusable label maps, images of another size than their label map, and categories without pixels.
 
     Args:
         data: images and label maps.
-        decode: also read every image to its end, which finds truncated ones; else only their headers are.
-        num_workers: processes that read label maps.
+        decode: also decode every image, which finds truncated ones; else only headers are read.
+        num_workers: number of processes that read label maps.
         progress: called after each label map.
     """
     readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
@@ -49,7 +49,7 @@ def check_segmentation(
     num_workers: int = 0,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """All checks of a training set and, where there is one, its test set; `by_content` finds copies of its images."""
+    """Run all checks on a training set and, if given, its test set; `by_content` also finds renamed copies."""
     findings = check_label_maps(train, decode=decode, num_workers=num_workers, progress=progress)
     if test is None:
         return findings
@@ -62,7 +62,7 @@ def check_segmentation(
 
 
 def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
-    """Images, ignored pixels, and how unequal the categories are, as text."""
+    """A text table with pixels and images of each category, most frequent first."""
     counts, images = pixels.pixel_counts, pixels.image_counts
     labelled, ignored = int(counts.sum()), int(pixels.ignored.sum())
     order = np.argsort(-counts, kind="stable")
@@ -83,7 +83,7 @@ def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
 
 
 def _images(data: SegmentationData) -> ImageList:
-    """The images alone."""
+    """The images without their label maps."""
     return ImageList(data.store, data.paths, np.zeros(len(data), dtype=np.int64), data.class_names, data.source)
 
 

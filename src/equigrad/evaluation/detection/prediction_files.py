@@ -1,8 +1,8 @@
-"""The standard result format, which any detector's tools write and read:
+"""Reading and writing the standard result format of detections, which all detection tools know:
 
 [{"image_id": 42, "category_id": 18, "bbox": [x, y, width, height], "score": 0.24, "segmentation": {…}}, …]
 
-The file is read piece by piece, so that the dictionaries of millions of detections never are in memory together.
+The file is read in batches, so that the dictionaries of millions of detections are never in memory together.
 """
 
 import json
@@ -23,17 +23,17 @@ from equigrad.evaluation.detection.predictions import IdTable, Predictions
 from equigrad.files import atomic_write
 
 FLOAT_MAX = sys.float_info.max
-ENTRIES_AT_ONCE = 1000  # few, so that they stay in the cache of the processor
+ENTRIES_AT_ONCE = 1000  # few enough for the cache of the processor
 
 
 def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> Predictions:
     """Read a file in the standard result format.
 
-    `bbox` or `segmentation` may be missing, in all detections alike. Masks are run lengths, compressed or not, or
-    polygons.
+    Either `bbox` or `segmentation` may be missing, but then in all detections. Masks are run lengths, compressed or
+    not, or polygons.
 
     Raises:
-        ValueError: naming file, index and field of the first detection that is not as expected.
+        ValueError: names file, index and field of the first wrong detection.
     """
     path = Path(file)
     reader = _Reader(path, annotations)
@@ -41,7 +41,7 @@ def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> 
 
 
 def write_predictions(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
-    """Write detections in the standard result format, for other tools; scores and boxes keep every digit."""
+    """Write detections in the standard result format, for other tools; scores and boxes keep all digits."""
     file = Path(file)
     with atomic_write(file) as stream:
         stream.write(b"[")
@@ -53,7 +53,7 @@ def write_predictions(predictions: Predictions, annotations: Annotations, file: 
 
 
 def _entries(predictions: Predictions, annotations: Annotations) -> Iterator[dict[str, Any]]:
-    """In portions: a list of all rows would take the memory that columns save."""
+    """The detections as dictionaries, one at a time; a list of all would need much memory."""
     for start in range(0, len(predictions), ENTRIES_AT_ONCE):
         rows = slice(start, start + ENTRIES_AT_ONCE)
         images = predictions.images[rows]
@@ -84,14 +84,14 @@ def _batches(file: Path) -> Iterator[tuple[int, list[Any]]]:
 
 
 class _Reader:
-    """Checks whole columns; only when one is wrong, looks for the first bad entry to name it."""
+    """Checks whole columns; only if one is wrong, the entries are checked one by one to name the first wrong one."""
 
     def __init__(self, file: Path, annotations: Annotations) -> None:
         self.file = file
         self.image_ids = IdTable(annotations.image_ids)
         self.category_ids = IdTable(annotations.categories.ids)
         self.sizes = np.stack([annotations.heights, annotations.widths], 1).astype(np.int64)
-        self.has_boxes: bool | None = None  # as the first detection has them
+        self.has_boxes: bool | None = None  # whether the first detection has one
         self.has_masks: bool | None = None
 
     def columns(self, start: int, entries: list[Any]) -> Predictions:
@@ -100,7 +100,7 @@ class _Reader:
         try:
             return self._columns(entries)
         except (KeyError, TypeError, ValueError, OverflowError):
-            # The same, one by one: the first that fails says what is wrong with it.
+            # Check one by one: the first wrong entry raises an error that names it.
             for index, entry in enumerate(entries, start):
                 self._check(index, entry)
             raise
@@ -175,7 +175,7 @@ def _boxes(entries: list[Any]) -> Floats:
 
 
 def _counts(mask: Any, size: list[int]) -> bytes:
-    """The text of a mask given in any form."""
+    """A mask of any form as compressed run lengths."""
     if isinstance(mask, dict) and isinstance(mask["counts"], str):
         _require(mask["size"] == size, "a mask of the size of its image")
         return mask["counts"].encode("ascii")
@@ -194,7 +194,7 @@ def _counts(mask: Any, size: list[int]) -> bytes:
 def _is_polygon(part: Any) -> bool:
     numbers = np.array(part)
     within = numbers.dtype.kind in "if" and numbers.ndim == 1 and len(numbers) >= 6 and len(numbers) % 2 == 0
-    # Coordinates far outside would make the C code that fills polygons reserve memory without end.
+    # With coordinates far outside, pycocotools would allocate memory without limit.
     return bool(within and (np.abs(numbers) < 1e6).all())
 
 

@@ -97,14 +97,17 @@ def test_upwards_and_downwards_are_each_others_inverse(parents, labels):
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ("{", "not a JSON file"),
-        ("[" * 100_000, "not a JSON file"),
+        ("{", "not a valid JSON file"),
+        ("[" * 100_000, "not a valid JSON file"),
         ([], "Subcategory must be a list"),
-        (node("root", node("/m/unicorn")), "LabelName '/m/unicorn' is none of the 6 categories"),
+        (node("root", node("/m/unicorn")), "LabelName '/m/unicorn' is not one of the 6 categories"),
         (node("root", {"Name": "/m/dog"}), "every Subcategory must be an object with a LabelName"),
         (node("root", "dog"), "every Subcategory must be an object with a LabelName"),
         ({"LabelName": "root", "Subcategory": {"LabelName": "/m/dog"}}, "Subcategory must be a list"),
-        (node("root", node("/m/dog", node("/m/fish", node("/m/dog")))), "LabelName '/m/dog' is below itself"),
+        (
+            node("root", node("/m/dog", node("/m/fish", node("/m/dog")))),
+            "LabelName '/m/dog' is a subcategory of itself",
+        ),
     ],
 )
 def test_a_broken_hierarchy_is_refused_in_one_line_that_names_the_file(tmp_path, tree, message):
@@ -116,10 +119,10 @@ def test_a_broken_hierarchy_is_refused_in_one_line_that_names_the_file(tmp_path,
 
 def test_two_categories_that_are_each_others_ancestors_are_refused(tmp_path):
     tree = node("root", node("/m/dog", node("/m/fish")), node("/m/fish", node("/m/dog")))
-    with pytest.raises(ValueError, match="is below itself"):
+    with pytest.raises(ValueError, match="is a subcategory of itself"):
         read_hierarchy(written(tmp_path, tree), MIDS)
 
 
 def test_a_missing_hierarchy_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.json: no such file; expected the JSON hierarchy"):
+    with pytest.raises(FileNotFoundError, match=r"none\.json: no such file; expected the class hierarchy"):
         read_hierarchy(tmp_path / "none.json", MIDS)

@@ -1,4 +1,4 @@
-"""Checks of the annotations of a file: fields, boxes, areas and masks."""
+"""Checks of the annotations of a COCO or LVIS file: fields, boxes, areas and masks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from equigrad.data.detection.formats.coco_record_checks import (
 )
 from equigrad.data.detection.masks import RunLengthMask, check_polygons, shape_to_rle
 
-_TOLERANCE = 1.0  # pixels that annotations may reach out of their image: tools count the last pixel differently
+_TOLERANCE = 1.0  # pixels an annotation may extend beyond its image: tools differ on the last pixel
 _Record = dict[str, Any]
 
 
@@ -27,7 +27,7 @@ def check_annotations(
     images: dict[int, ImageFacts],
     categories: dict[int, CategoryFacts],
 ) -> None:
-    """Check every annotation, and count those of images and categories in their facts."""
+    """Check every annotation, and count the annotations of each image and category."""
     ids: set[int] = set()
     contents: set[int] = set()
     maskless: list[str] = []
@@ -37,7 +37,7 @@ def check_annotations(
         image = _owner(found, name, record, "image_id", "images", images)
         category = _owner(found, name, record, "category_id", "categories", categories)
         if image is not None and category is not None:
-            _check_place(found, name, record, image, category, contents)
+            _check_content(found, name, record, image, category, contents)
         _check_numbers(found, name, record, image)
         if record.get("segmentation"):
             num_masks += 1
@@ -64,7 +64,7 @@ def _check_id(found: FindingCollector, name: str, record: _Record, ids: set[int]
 def _owner(
     found: FindingCollector, name: str, record: _Record, field: str, kind: str, known: dict[int, Any]
 ) -> ImageFacts | CategoryFacts | None:
-    """The image or category an annotation names."""
+    """The image or category that an annotation belongs to."""
     value = record.get(field)
     if not is_id(value):
         wrong_field(found, "annotations", name, record, field, "a whole number from 0")
@@ -77,13 +77,13 @@ def _owner(
     return owner
 
 
-def _check_place(
+def _check_content(
     found: FindingCollector, name: str, record: _Record, image: Any, category: Any, contents: set[int]
 ) -> None:
     if record["category_id"] in image.absent:
         case = f"{name}: category {record['category_id']} ({category.name}) in image {record['image_id']}"
         found.add("annotations of a category that the image lists as absent", case)
-    # Hashes, because the boxes of a million annotations would be large.
+    # Hashes take less memory than the boxes of a million annotations.
     content = hash((record["image_id"], record["category_id"], repr(record.get("bbox"))))
     if content in contents:
         found.add("annotations that repeat another", f"{name}: box {record.get('bbox')!r:.60}")
