@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from equigrad.recipes.pixel_methods import PAPER_METHODS
 from torch import Tensor, nn
 
-from equigrad.data.segmentation.data import collate
+from equigrad.data.segmentation.data import collate_segmentation
 from equigrad.engine.optimizers import freeze
 from equigrad.models.segmentation.upsampled_loss import LabelResolutionLoss
 from equigrad.recipes.camvid import deeplabv3plus_lite0
-from equigrad.recipes.pixel_methods import PAPER_METHODS
 
 RECIPE = deeplabv3plus_lite0()
 NUM_CLASSES = 31
@@ -36,7 +36,7 @@ def camvid_batches(folder: Path, batch_size: int) -> Iterator[Batch]:
     train_set, _ = replace(RECIPE.data, root=folder).load()
     while True:
         for first in range(0, len(train_set) - batch_size + 1, batch_size):
-            yield collate([train_set[index] for index in range(first, first + batch_size)])
+            yield collate_segmentation([train_set[index] for index in range(first, first + batch_size)])
 
 
 def generated_batches(batch_size: int) -> Iterator[Batch]:

@@ -168,7 +168,7 @@ def test_data_check_passes_what_is_right_and_fails_what_is_not(photos):
     (photos / "train" / "dog" / "bad.png").write_bytes(b"no image")
     done = equigrad("data", "check", photos / "train", "--test", photos / "test", "--decode")
     assert done.code == 1
-    assert "wrong: " in done.out
+    assert "error: " in done.out
     assert "test images also in training, by content: 1" in done.out
     assert "damaged images: 1" in done.out
     assert "2 kinds of faults" in done.err

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from equigrad.recipes.segmentation_data import LabelFolders
 
 from equigrad.cli import main
-from equigrad.recipes.segmentation_data import LabelFolders
 from segmentation_on_disk import write_set
 
 MAPS = {"a": [[0, 1], [1, 2]], "b": [[1, 1], [255, 1]]}
@@ -53,7 +53,7 @@ def test_a_value_without_name_is_named_with_its_file_unless_it_is_ignored(folder
     write_set(Path("train"), {**MAPS, "d": [[9, 1]]})
     assert main(["data", "check", *options()]) == 1
     printed = capsys.readouterr()
-    assert "wrong: " in printed.out
+    assert "error: " in printed.out
     assert "d.png" in printed.out
     assert printed.err.splitlines()[-1].startswith("equigrad: train/images: 1 kinds of faults")
     assert main(["data", "check", *options(), "--ignored", "9", "255"]) == 0

@@ -136,7 +136,7 @@ def test_scaled_counts_sum_exactly_keep_every_category_and_their_order(total):
 
 def test_scaling_leaves_absent_categories_absent_and_refuses_too_small_a_total():
     assert scale_counts([0, 3, 0, 1], 8).tolist() == [0, 6, 0, 2]
-    with pytest.raises(ValueError, match="at least the 2"):
+    with pytest.raises(ValueError, match="at least 2, one for each category that occurs"):
         scale_counts([0, 3, 0, 1], 1)
 
 

@@ -90,14 +90,10 @@ def test_ignored_pixels_may_have_any_prediction(evaluator):
     assert torch.equal(evaluator.confusion(), before)
 
 
-def test_parts_merged_are_the_whole(evaluator):
-    other = added(SegmentationEvaluator(NAMES, COUNTS), ANSWER[None, :1], TRUTH[None, :1])
-    rest = added(SegmentationEvaluator(NAMES, COUNTS), ANSWER[None, 1:], TRUTH[None, 1:])
-    other.merge(rest)
-    assert other.result() == evaluator.result()
-    restored = SegmentationEvaluator(NAMES, COUNTS)
-    restored.load_state(evaluator.state())
-    assert restored.result() == evaluator.result()
+def test_parts_of_an_image_add_up(evaluator):
+    parts = added(SegmentationEvaluator(NAMES, COUNTS), ANSWER[None, :1], TRUTH[None, :1])
+    added(parts, ANSWER[None, 1:], TRUTH[None, 1:])
+    assert parts.result() == evaluator.result()
 
 
 def test_images_of_a_batch_may_have_different_sizes():
@@ -126,7 +122,7 @@ def test_wrong_settings_and_missing_predictions_are_refused():
         SegmentationEvaluator(NAMES, [1, 2])
     with pytest.raises(ValueError, match="group_by"):
         SegmentationEvaluator(NAMES, COUNTS, group_by="size")
-    with pytest.raises(ValueError, match="without predictions"):
+    with pytest.raises(ValueError, match="no predictions were added"):
         SegmentationEvaluator(NAMES, COUNTS).result()
 
 

@@ -3,12 +3,12 @@ import math
 
 import pytest
 
-from equigrad.evaluation.classification import CategoryRow
+from equigrad.evaluation.classification import ClassificationRow
 from equigrad.evaluation.tables import write_table
 
 ROWS = [
-    CategoryRow("dog, large", 500, "Many", 2, 1.0, "", 0.0),
-    CategoryRow("olm", 2, "Few", 0, math.nan, "dog, large", 0.5),
+    ClassificationRow("dog, large", 500, "Many", 2, 1.0, "", 0.0),
+    ClassificationRow("olm", 2, "Few", 0, math.nan, "dog, large", 0.5),
 ]
 
 

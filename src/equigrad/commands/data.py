@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from equigrad.commands import detection_data, segmentation_data
 
 if TYPE_CHECKING:
-    from equigrad.data.images.checks import Finding
+    from equigrad.data.findings import Finding
     from equigrad.data.images.lists import ImageList
     from equigrad.data.segmentation.data import SegmentationData
 
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 _FORMS = (
     "a list of lines `path label`, a folder (or .zip) with a folder of images a category, .npz arrays, or the folder "
     "of CIFAR's binary version"
-)
-# What a user may want; all other findings make a training or its evaluation wrong.
-_REMARKS = (
-    *("categories without images", "paths listed more than once"),
-    *("categories without pixels", "images without any labelled pixel", "images listed more than once"),
 )
 
 
@@ -87,7 +82,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print what was found; ValueError if training would be wrong."""
     from equigrad.data.images.checks import check_classification
-    from equigrad.tasks.classification.data import read_images
+    from equigrad.data.images.readers import read_images
 
     if parsed.source.suffix == ".json":
         detection_data.check_file(parsed.source, parsed.images, decode=parsed.decode)
@@ -104,10 +99,11 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _report(source: Path, findings: "Sequence[Finding]", train: "_Images", test: "_Images | None") -> None:
-    faults = [finding for finding in findings if not finding.kind.endswith(_REMARKS)]
+    from equigrad.data.findings import errors
+
     for finding in findings:
-        print(f"{'wrong' if finding in faults else 'note'}: {finding}")
-    if faults:
+        print(finding)
+    if faults := errors(findings):
         raise ValueError(f"{source}: {len(faults)} kinds of faults would make training or evaluation wrong")
     sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
     print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
@@ -136,6 +132,6 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _read(parsed: argparse.Namespace) -> "ImageList":
-    from equigrad.tasks.classification.data import read_images
+    from equigrad.data.images.readers import read_images
 
     return read_images(parsed.source, parsed.root, split=parsed.split)

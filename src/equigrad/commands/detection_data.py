@@ -25,14 +25,14 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def check_file(file: Path, images: Path | None, *, decode: bool) -> None:
     """Print the findings, a line each; ValueError if training would be wrong."""
-    from equigrad.data.detection.checks import check_detection, training_would_be_wrong
+    from equigrad.data.detection.checks import check_detection
 
     findings = check_detection(file, images, decode=decode)
     for finding in findings:
         print(finding)
     errors, warnings = (sum(finding.severity == severity for finding in findings) for severity in ("error", "warning"))
     counted = f"{errors} kind{'s' * (errors != 1)} of error, {warnings} kind{'s' * (warnings != 1)} of warning"
-    if training_would_be_wrong(findings):
+    if errors:
         raise ValueError(f"{file}: training would be wrong: {counted}")
     print(f"{file}: fit for training: {counted}")
 

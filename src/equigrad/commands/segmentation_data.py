@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from equigrad.data.images.checks import Finding
+    from equigrad.data.findings import Finding
     from equigrad.data.segmentation.data import SegmentationData
 
 

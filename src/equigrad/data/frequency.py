@@ -1,4 +1,4 @@
-"""How often categories occur: real benchmarks, made long-tailed profiles, and groups by frequency."""
+"""How often categories occur: counts of real benchmarks, generated long-tailed profiles, and frequency groups."""
 
 import csv
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ _FILES = {
 
 
 def load_frequencies(name: str) -> Frequencies:
-    """Frequencies that ship with the package.
+    """Load the category frequencies of a benchmark; the tables ship with the package.
 
     `lvis_v1` (1,203 categories), `places_lt` (365) and `ade20k` (150) are exact. `imagenet_lt_like` (1,000) is a fit
-    with ImageNet-LT's total, extremes and shot groups but not its per-class values: for simulation, not to quote.
+    with ImageNet-LT's total, extremes and shot groups but not its per-class values: simulate with it, do not quote it.
     """
     if name not in _FILES:
         raise ValueError(f"name must be one of {sorted(_FILES)}, got {name!r}")
@@ -72,7 +72,7 @@ def pareto_profile(num_classes: int, max_count: int, imbalance_factor: float, *,
 
 
 def pick_categories(counts: ArrayLike, num_classes: int) -> Counts:
-    """The shape of `counts` with fewer categories: descending counts at evenly spaced ranks, both ends included."""
+    """A profile of the same shape with fewer categories: the counts at evenly spaced ranks, first and last included."""
     descending = np.sort(checked_counts(counts))[::-1]
     if not 1 <= num_classes <= len(descending):
         raise ValueError(f"num_classes must be in 1..{len(descending)}, got {num_classes}")
@@ -80,15 +80,15 @@ def pick_categories(counts: ArrayLike, num_classes: int) -> Counts:
 
 
 def scale_counts(counts: ArrayLike, total: int) -> Counts:
-    """Counts in about the same proportions that sum to exactly `total`; what occurs at all keeps at least one."""
+    """Counts of about the same proportions that sum to `total`; a category with any count keeps at least one."""
     counts = checked_counts(counts)
     present = (counts > 0).astype(np.int64)
     spare = total - int(present.sum())
     if spare < 0 or not present.any():
-        raise ValueError(f"total must be at least the {present.sum()} categories that occur (one or more), got {total}")
+        raise ValueError(f"total must be at least {present.sum()}, one for each category that occurs, got {total}")
     shares = counts * (spare / counts.sum())
     scaled: Counts = np.floor(shares).astype(np.int64)
-    # Largest remainders first; a stable sort so that ties always fall the same way.
+    # Largest remainders first; the sort is stable, so ties are resolved in the same way on every machine.
     largest = np.argsort(scaled - shares, kind="stable")[: spare - int(scaled.sum())]
     scaled[largest] += 1
     scaled += present
@@ -98,8 +98,8 @@ def scale_counts(counts: ArrayLike, total: int) -> Counts:
 def shot_split(counts: ArrayLike, convention: Literal["code", "paper"] = "code") -> Groups:
     """Many-, medium- and few-shot categories by number of training samples.
 
-    `code`, the published evaluation: many > 100, medium 20..100, few < 20. `paper`, its text: many >= 100, medium
-    20~100, few <= 20; the text's edges overlap, and here many takes 100 and few takes 20.
+    `code` is the rule of the published evaluation code: many > 100, medium 20..100, few < 20. `paper` is the rule of
+    its text: many >= 100, few <= 20, medium between; the text's ranges overlap, so 100 counts as many and 20 as few.
     """
     counts = checked_counts(counts)
     if convention == "code":
@@ -148,5 +148,5 @@ def _unit_ranks(num_classes: int, max_count: int, imbalance_factor: float) -> ND
 
 
 def _to_counts(values: NDArray[np.float64]) -> Counts:
-    # A category that is asked for occurs, however steep the profile.
+    # Every category occurs at least once, even in a very steep profile.
     return np.maximum(np.rint(values), 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A test part of data that comes without one."""
+"""Splitting off a test set from data that comes without one."""
 
 from typing import Protocol, Self, TypeVar
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 
 class Divisible(Protocol):
-    """Images that can be divided."""
+    """Data with a length of which a subset can be taken, such as `DetectionData` or `ImageList`."""
 
     def __len__(self) -> int: ...
 
     def subset(self, images: NDArray[np.int64], /) -> Self:
-        """Some of the images."""
+        """The images with these indices."""
         ...
 
 
@@ -20,7 +20,11 @@ Data = TypeVar("Data", bound=Divisible)
 
 
 def held_out(data: Data, share: float) -> tuple[Data, Data]:
-    """Training and test part, drawn at random but always alike; neighbours in a film lie on both sides."""
+    """Split data at random into a training set and a test set with `share` of the images.
+
+    The split is the same each time. Images are drawn one by one, so neighbouring frames of a video can end up on
+    different sides: the metrics are then too good.
+    """
     num_test = round(share * len(data))
     if not 0 < num_test < len(data):
         raise ValueError(f"test_share {share:g} of {len(data)} images leaves none to train or none to test on")

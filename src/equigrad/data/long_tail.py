@@ -21,19 +21,19 @@ def long_tailed(
     order: Order = "count",
     seed: int = 0,
 ) -> ImageList:
-    """A subset whose counts fall from head to tail; `category_counts` and `write` of it give counts and list.
+    """A subset whose category counts fall from head to tail; `subset.write(file)` saves it as a list.
 
-    The same settings give the same subset on every machine. Categories that exist keep at least one image, none gets
-    more than there are.
+    The same settings give the same subset on every machine. Every category that has images keeps at least one; a
+    category with fewer images than the profile asks for keeps all of them.
 
     Args:
-        images: what to choose from.
+        images: the balanced data.
         imbalance_factor: largest count over smallest.
         profile: "exponential" or "pareto"; see `equigrad.data.frequency`.
-        max_count: of the most frequent category; None is the largest there is.
-        order: which categories are the head: those with most images ("count"), the first ("label", as in CIFAR-LT) or
-            drawn ones ("random").
-        seed: of the choice; another profile with the same seed takes more or fewer of the same images.
+        max_count: images of the most frequent category; None is the largest count of `images`.
+        order: which categories form the head: those with most images ("count"), the first ones ("label", as in
+            CIFAR-LT) or random ones ("random").
+        seed: with the same seed, another profile keeps more or fewer of the same images.
     """
     available = images.category_counts
     profiles = {"exponential": exponential_profile, "pareto": pareto_profile}
@@ -53,9 +53,9 @@ def with_counts(images: ImageList, counts: Sequence[int] | Counts, *, seed: int 
     if (wanted > available).any():
         label = int((wanted > available).argmax())
         name = images.class_names[label]
-        raise ValueError(f"{images.source}: {wanted[label]} images of {name} asked for, there are {available[label]}")
+        raise ValueError(f"{images.source}: {name} has {available[label]} images, {wanted[label]} were asked for")
     members = np.split(np.argsort(images.labels, kind="stable"), np.cumsum(available)[:-1])
-    # A generator for each category: the choice in one does not depend on how many another one has.
+    # One generator for each category, so that the choice in one does not depend on the counts of the others.
     chosen = [
         np.random.default_rng((seed, label)).permutation(indices)[:count]
         for label, (indices, count) in enumerate(zip(members, wanted, strict=True))

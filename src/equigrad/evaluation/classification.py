@@ -1,4 +1,4 @@
-"""Metrics of long-tailed classification: accuracy overall, of many-, medium- and few-shot categories, and calibration.
+"""Metrics of long-tailed classification: accuracy overall and of many-, medium- and few-shot categories, calibration.
 
 evaluator = ClassificationEvaluator(train_counts, class_names)
 for images, targets in loader:
@@ -20,11 +20,11 @@ from torch import Tensor
 from equigrad.data.frequency import shot_split
 
 Convention = Literal["code", "paper"]
-NUM_BINS = 15  # of the calibration error: Guo et al., ICML 2017
+NUM_BINS = 15  # of the calibration error, as in Guo et al., ICML 2017
 
 
 @dataclass(frozen=True)
-class CategoryRow:
+class ClassificationRow:
     """One category: how often it was trained on and how well it is recognised."""
 
     name: str
@@ -32,20 +32,20 @@ class CategoryRow:
     group: str  # Many, Medium or Few
     num_test: int
     accuracy: float  # nan without test images
-    most_confused_with: str  # the most frequent wrong answer, "" if there is none
-    confused: float  # share of the test images that got it
+    most_confused_with: str  # the most frequent wrong prediction, "" if there is none
+    confused: float  # share of the test images with this wrong prediction
 
 
 class ClassificationEvaluator:
-    """Collects predictions and computes the metrics; on several ranks, all of them call `result` and get the same.
+    """Collects predictions and computes the metrics; with several ranks, every rank calls `result` and gets the same.
 
-    Accuracy of a group is the unweighted mean over its categories that occur in the test set, as published.
+    The accuracy of a group is the unweighted mean over its categories that occur in the test set, as published.
 
     Args:
         category_counts: training images of each category, (C,).
-        class_names: C names; None numbers them.
-        convention: edges of the groups. "code", the published evaluation: many > 100, medium 20..100, few < 20 training
-            images. "paper", its text: many >= 100, few <= 20.
+        class_names: C names; None takes the labels as names.
+        convention: limits of the groups, in training images. "code" as in the published evaluation code: many > 100,
+            medium 20..100, few < 20. "paper" as in its text: many >= 100, few <= 20.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class ClassificationEvaluator:
             raise ValueError(f"class_names must have {self.num_classes} entries, got {len(names)}")
         self.class_names = tuple(names)
         self.groups = {name.capitalize(): torch.as_tensor(members) for name, members in groups.items()}
-        self._batches: list[_Answers] = []
+        self._batches: list[_Samples] = []
 
     def add(self, predictions: Sequence[Mapping[str, Tensor]], targets: Mapping[str, Any]) -> None:
-        """Add predictions, one `{"scores": (C,)}` an image, and `targets["labels"]` (N,)."""
+        """Add a batch: for each image a prediction `{"scores": (C,)}`, and `targets["labels"]` (N,)."""
         labels = torch.as_tensor(targets["labels"]).cpu()
         if len(predictions) != len(labels):
-            raise ValueError(f"predictions and labels must be as many, got {len(predictions)} and {len(labels)}")
+            raise ValueError(f"predictions and labels must have one length, got {len(predictions)} and {len(labels)}")
         if not predictions:
             return
         scores = torch.stack([prediction["scores"] for prediction in predictions]).float().cpu()
@@ -79,45 +79,33 @@ class ClassificationEvaluator:
             raise ValueError(f"scores must be ({self.num_classes},), got ({scores.shape[1]},)")
         if int(labels.min()) < 0 or int(labels.max()) >= self.num_classes:
             raise ValueError(f"labels must be in 0..{self.num_classes - 1}, got {labels.min()}..{labels.max()}")
-        self._batches.append(_Answers.of(scores, labels))
-
-    def merge(self, other: "ClassificationEvaluator") -> None:
-        """Take over what another evaluator has collected."""
-        self._batches += other._batches
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything collected, as tensors with one entry a sample: small, and evaluators merge by joining them."""
-        return vars(_Answers.joined(self._batches))
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` gave."""
-        self._batches = [_Answers(**state)]
+        self._batches.append(_Samples.of(scores, labels))
 
     def result(self) -> dict[str, float]:
-        """Fractions in [0, 1] under the paper's names; nan for a group without categories."""
-        answers = self._all()
-        if len(answers) == 0:
-            raise ValueError("there is no result without predictions")
-        accuracy = self._accuracies(answers)
+        """The metrics as fractions in [0, 1] under the paper's names; nan for a group without categories."""
+        samples = self._all()
+        if len(samples) == 0:
+            raise ValueError("no result: no predictions were added")
+        accuracy = self._accuracies(samples)
         return {
-            "Overall": answers.is_correct.double().mean().item(),
+            "Overall": samples.is_correct.double().mean().item(),
             **{name: _mean(accuracy[members]) for name, members in self.groups.items()},
-            "top5": answers.is_in_top5.double().mean().item(),
+            "top5": samples.is_in_top5.double().mean().item(),
             "mean_class_accuracy": _mean(accuracy),
-            "ECE": calibration_error(answers.confidences, answers.is_correct),
+            "ECE": calibration_error(samples.confidences, samples.is_correct),
         }
 
-    def per_category(self) -> list[CategoryRow]:
-        """A row for every category, in the order of labels."""
-        answers = self._all()
-        accuracy, num_test = self._accuracies(answers), self._count(answers.labels)
-        confusions = self._worst_confusions(answers)
+    def per_category(self) -> list[ClassificationRow]:
+        """One row for each category, in the order of labels."""
+        samples = self._all()
+        accuracy, num_test = self._accuracies(samples), self._count(samples.labels)
+        confusions = self._worst_confusions(samples)
         group_of = {int(label): name for name, members in self.groups.items() for label in members}
         rows = []
         for label, name in enumerate(self.class_names):
             wrong, times = confusions.get(label, (None, 0))
             rows.append(
-                CategoryRow(
+                ClassificationRow(
                     name,
                     int(self.category_counts[label]),
                     group_of[label],
@@ -129,38 +117,27 @@ class ClassificationEvaluator:
             )
         return rows
 
-    def tail_to_head_confusion(self) -> dict[str, float]:
-        """What becomes of test images of few-shot categories: shares that sum to 1.
-
-        "correct", and the wrong answers by the group they name: "Many" is the tail mistaken for the head.
-        """
-        answers = self._all()
-        is_tail = torch.isin(answers.labels, self.groups["Few"])
-        predictions, is_correct = answers.predictions[is_tail], answers.is_correct[is_tail]
-        wrong = {name: torch.isin(predictions, members) & ~is_correct for name, members in self.groups.items()}
-        return {name: _mean(flags.double()) for name, flags in {"correct": is_correct, **wrong}.items()}
-
-    def _all(self) -> "_Answers":
-        """The answers of all ranks, the same on each."""
-        own = _Answers.joined(self._batches)
+    def _all(self) -> "_Samples":
+        """The predictions of all ranks, the same on each."""
+        own = _Samples.joined(self._batches)
         if not (dist.is_available() and dist.is_initialized()):
             return own
         gathered: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(gathered, own)
-        return _Answers.joined(gathered)
+        return _Samples.joined(gathered)
 
     def _count(self, labels: Tensor) -> Tensor:
         return torch.bincount(labels, minlength=self.num_classes)
 
-    def _accuracies(self, answers: "_Answers") -> Tensor:
-        """Accuracy of each category, (C,), nan without test images."""
-        return self._count(answers.labels[answers.is_correct]).double() / self._count(answers.labels)
+    def _accuracies(self, samples: "_Samples") -> Tensor:
+        """Accuracy of each category, (C,); nan without test images."""
+        return self._count(samples.labels[samples.is_correct]).double() / self._count(samples.labels)
 
-    def _worst_confusions(self, answers: "_Answers") -> dict[int, tuple[int, int]]:
-        """For each label that was ever mistaken, its most frequent wrong answer and how often that came."""
-        is_wrong = ~answers.is_correct
-        # One number for a pair: a matrix of C x C would take a quarter of a gigabyte on iNaturalist.
-        pairs = answers.labels[is_wrong] * self.num_classes + answers.predictions[is_wrong]
+    def _worst_confusions(self, samples: "_Samples") -> dict[int, tuple[int, int]]:
+        """For each label with a wrong prediction, the most frequent one and how often it occurred."""
+        is_wrong = ~samples.is_correct
+        # Each pair as one number: a C x C matrix would take half a gigabyte on iNaturalist.
+        pairs = samples.labels[is_wrong] * self.num_classes + samples.predictions[is_wrong]
         pairs, times = torch.unique(pairs, return_counts=True)
         worst: dict[int, tuple[int, int]] = {}
         for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
@@ -171,8 +148,8 @@ class ClassificationEvaluator:
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """What is kept of each sample, (N,) each."""
+class _Samples:
+    """What is stored of the samples, (N,) each."""
 
     labels: Tensor
     predictions: Tensor
@@ -180,12 +157,12 @@ class _Answers:
     confidences: Tensor
 
     @classmethod
-    def of(cls, scores: Tensor, labels: Tensor) -> "_Answers":
+    def of(cls, scores: Tensor, labels: Tensor) -> "_Samples":
         confidences, best = scores.topk(min(5, scores.shape[1]))
         return cls(labels, best[:, 0], (best == labels[:, None]).any(1), confidences[:, 0])
 
     @classmethod
-    def joined(cls, parts: Sequence["_Answers"]) -> "_Answers":
+    def joined(cls, parts: Sequence["_Samples"]) -> "_Samples":
         empty = cls(*(torch.zeros(0, dtype=dtype) for dtype in (torch.int64, torch.int64, torch.bool, torch.float32)))
         columns = zip(*(vars(part).values() for part in (empty, *parts)), strict=True)
         return cls(*(torch.cat(column) for column in columns))
@@ -199,12 +176,12 @@ class _Answers:
 
 
 def calibration_error(confidences: Tensor, is_correct: Tensor, *, num_bins: int = NUM_BINS) -> float:
-    r"""ECE: distance of confidence and accuracy, $\sum_b \frac{n_b}{N} |acc_b - conf_b|$ over bins of equal width.
+    r"""ECE, how far confidence is from accuracy: $\sum_b \frac{n_b}{N} |acc_b - conf_b|$ over bins of equal width.
 
     Args:
-        confidences: score of the chosen category, (N,) in [0, 1].
-        is_correct: whether the choice was right, (N,).
-        num_bins: how many bins [0, 1] has.
+        confidences: score of the predicted category, (N,) in [0, 1].
+        is_correct: whether the prediction is correct, (N,).
+        num_bins: number of bins of [0, 1].
     """
     bins = (confidences.double() * num_bins).ceil().long().sub(1).clamp(0, num_bins - 1)
     gaps = torch.bincount(bins, is_correct.double() - confidences.double(), minlength=num_bins)
@@ -212,6 +189,6 @@ def calibration_error(confidences: Tensor, is_correct: Tensor, *, num_bins: int 
 
 
 def _mean(values: Tensor) -> float:
-    """Mean of what is there; nan without any."""
+    """Mean of the values that are not nan; nan if there are none."""
     present = values[~values.isnan()]
     return present.mean().item() if len(present) else math.nan

@@ -1,4 +1,4 @@
-"""Metrics of semantic segmentation: mIoU, mAcc and aAcc over the whole set, and of head, medium and tail categories.
+"""Metrics of semantic segmentation: mIoU, mAcc and aAcc of all categories, and of head, medium and tail.
 
 evaluator = SegmentationEvaluator(class_names, train_pixels)
 for images, targets in loader:
@@ -22,34 +22,35 @@ from equigrad.labels import IGNORE
 
 GroupBy = Literal["count", "index"]
 
-GROUPS = ("head", "medium", "tail")  # 1, 2 and 3 in the names of metrics
+GROUPS = ("head", "medium", "tail")  # mIoU1, mIoU2 and mIoU3
 
 
 @dataclass(frozen=True)
-class CategoryRow:
+class SegmentationRow:
     """One category: how often it was trained on and how well it is recognised."""
 
     name: str
     count: int  # in training, in the unit of `category_counts`
     group: str  # head, medium or tail
-    num_pixels: int  # of it in the test set
-    num_predicted: int  # pixels that were taken for it
-    IoU: float  # nan if it neither occurs nor is predicted
+    num_pixels: int  # pixels of the category in the test set
+    num_predicted: int  # pixels predicted as the category
+    IoU: float  # nan if the category neither occurs nor is predicted
     Acc: float  # nan if it does not occur
-    most_confused_with: str  # the most frequent wrong answer, "" if there is none
+    most_confused_with: str  # the most frequent wrong prediction, "" if there is none
 
 
 class SegmentationEvaluator:
-    """Counts pixels by category and prediction; on several ranks, all of them call `result` and get the same.
+    """Counts pixels by category and prediction; with several ranks, every rank calls `result` and gets the same.
 
-    One confusion matrix of the whole set, not a mean over images. Means leave out categories that are nan, as the
-    published code does: a category that does not occur has no Acc, but an IoU of 0 if it is predicted anywhere.
+    Metrics come from one confusion matrix of the whole set, not from a mean over images. Means leave out categories
+    that are nan, as in the published code: a category that does not occur has no Acc, but its IoU is 0 if it is
+    predicted anywhere.
 
     Args:
         class_names: C names.
         category_counts: training pixels or images of each category, (C,).
-        group_by: what makes the three equal groups from head to tail: "count" by those counts, "index" the categories'
-            own order, as the paper does on ADE20K, where it is that of pixels.
+        group_by: how the three groups of equal size are made: "count" by these counts, "index" by the order of labels,
+            as the paper does on ADE20K, whose categories are sorted by pixels.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class SegmentationEvaluator:
             raise ValueError(f"category_counts must have {self.num_classes} entries, got {len(self.category_counts)}")
         if group_by not in get_args(GroupBy):
             raise ValueError(f'group_by must be "count" or "index", got {group_by!r}')
-        # A stable order: equal counts everywhere leave the categories in their own.
+        # The sort is stable, so with equal counts the categories keep their order.
         by = self.category_counts if group_by == "count" else np.zeros(self.num_classes, dtype=np.int64)
         self.groups = equal_groups(by)
         self._confusion = torch.zeros(self.num_classes, self.num_classes, dtype=torch.int64)
 
     def add(self, predictions: Iterable[Mapping[str, Tensor]], targets: Mapping[str, Any]) -> None:
-        """Add predictions, one `{"labels": (H, W)}` an image, and `targets["labels"]`, (N, H, W) or N of (H, W)."""
+        """Add a batch: predictions `{"labels": (H, W)}`, one for each image, and `targets["labels"]`, N maps (H, W)."""
         for prediction, labels in zip(predictions, targets["labels"], strict=True):
             predicted = prediction["labels"]
             if predicted.shape != labels.shape:
@@ -81,11 +82,11 @@ class SegmentationEvaluator:
         is_sample = labels != IGNORE
         self._check_range("labels", labels, is_sample)
         self._check_range("predictions", predicted, is_sample)
-        # Ignored pixels are counted apart: that takes half the time of leaving them out first.
+        # Ignored pixels are counted in an extra bin, which takes half the time of removing them first.
         num_pairs = self.num_classes**2
         pairs = torch.where(is_sample, labels.long() * self.num_classes + predicted, num_pairs)
         counts = torch.bincount(pairs.flatten(), minlength=num_pairs + 1)[:-1]
-        # Stays where predictions are made: a copy from a GPU for each image would stall it.
+        # Stays on the device of the predictions: a copy from a GPU for each image would wait for it.
         self._confusion = self._confusion.to(counts.device) + counts.view_as(self._confusion)
 
     def _check_range(self, name: str, values: Tensor, is_sample: Tensor) -> None:
@@ -93,23 +94,8 @@ class SegmentationEvaluator:
         if is_wrong.any():
             raise ValueError(f"{name} must be in 0..{self.num_classes - 1}, got {int(values[is_wrong][0])}")
 
-    def merge(self, other: "SegmentationEvaluator") -> None:
-        """Take over what another evaluator has counted."""
-        self._confusion = self._confusion + other._confusion.to(self._confusion.device)
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything counted; evaluators merge by adding it."""
-        return {"confusion": self._confusion.cpu()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` gave."""
-        if state["confusion"].shape != self._confusion.shape:
-            expected = tuple(self._confusion.shape)
-            raise ValueError(f"confusion must be {expected}, got {tuple(state['confusion'].shape)}")
-        self._confusion = state["confusion"].clone()
-
     def confusion(self) -> Tensor:
-        """Pixels of each category (row) by what they were taken for (column), of all ranks, (C, C)."""
+        """The confusion matrix of all ranks, (C, C): true category in rows, predicted category in columns."""
         if not (dist.is_available() and dist.is_initialized()):
             return self._confusion.cpu()
         gathered: list[Any] = [None] * dist.get_world_size()
@@ -117,25 +103,25 @@ class SegmentationEvaluator:
         return torch.stack(gathered).sum(0)
 
     def result(self) -> dict[str, float]:
-        """Fractions in [0, 1]: mIoU and mAcc, of all categories and of the groups 1 (head) to 3 (tail), and aAcc."""
+        """Fractions in [0, 1]: mIoU and mAcc of all categories and of the groups 1 (head) to 3 (tail), and aAcc."""
         confusion = self.confusion()
         if not confusion.any():
-            raise ValueError("there is no result without predictions")
+            raise ValueError("no result: no predictions were added")
         result = {}
         for metric, values in zip(("mIoU", "mAcc"), iou_and_accuracy(confusion), strict=True):
             result[metric] = _mean(values)
             result |= {f"{metric}{number}": _mean(values[members]) for number, members in enumerate(self.groups, 1)}
         return result | {"aAcc": float(confusion.trace() / confusion.sum())}
 
-    def per_category(self) -> list[CategoryRow]:
-        """A row for every category, in the order of labels."""
+    def per_category(self) -> list[SegmentationRow]:
+        """One row for each category, in the order of labels."""
         confusion = self.confusion()
         iou, accuracy = iou_and_accuracy(confusion)
         mistakes = confusion.clone().fill_diagonal_(0)
         wrong, times = mistakes.argmax(1).tolist(), mistakes.amax(1).tolist()
         group_of = {int(label): name for name, members in zip(GROUPS, self.groups, strict=True) for label in members}
         return [
-            CategoryRow(
+            SegmentationRow(
                 name,
                 int(self.category_counts[label]),
                 group_of[label],
@@ -150,20 +136,20 @@ class SegmentationEvaluator:
 
 
 def equal_groups(category_counts: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
-    """Categories in three groups of equal size (within one) by count, head first; each group is in ascending order."""
+    """Three groups of (almost) equal size by count, head first; the labels of each group are ascending."""
     order = np.argsort(-np.asarray(category_counts), kind="stable")
     head, medium, tail = (torch.as_tensor(np.sort(part)) for part in np.array_split(order, 3))
     return head, medium, tail
 
 
 def iou_and_accuracy(confusion: Tensor) -> tuple[Tensor, Tensor]:
-    """IoU and accuracy of each category, (C,) float64 each, of a confusion matrix with a row for each true category."""
-    right = confusion.diagonal().double()
-    is_there, is_predicted = confusion.sum(1), confusion.sum(0)
-    return right / (is_there + is_predicted - right), right / is_there
+    """IoU and accuracy of each category, (C,) float64 each; the confusion matrix has true categories in rows."""
+    correct = confusion.diagonal().double()
+    actual, predicted = confusion.sum(1), confusion.sum(0)
+    return correct / (actual + predicted - correct), correct / actual
 
 
 def _mean(values: Tensor) -> float:
-    """Mean of what is there; nan without any."""
+    """Mean of the values that are not nan; nan if there are none."""
     present = values[~values.isnan()]
     return present.mean().item() if len(present) else math.nan

@@ -1,4 +1,4 @@
-"""Tables on disk: rows of a metric per category, as CSV or JSON."""
+"""Writing tables with one row for each category, as CSV or JSON."""
 
 import csv
 import dataclasses
@@ -14,7 +14,7 @@ from equigrad.files import write_atomically
 
 
 def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
-    """Write rows (dataclasses or mappings with the same fields) as `.csv` or `.json`; numbers that are nan stay empty.
+    """Write rows (dataclasses or mappings with the same fields) to a `.csv` or `.json` file; nan becomes empty.
 
     The file appears complete or not at all.
     """
@@ -25,7 +25,7 @@ def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
     elif file.suffix == ".csv":
         text = _csv(records)
     else:
-        raise ValueError(f"{file}: a table is written as .csv or .json")
+        raise ValueError(f"{file}: expected a file name that ends in .csv or .json")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, text.encode())
     return file

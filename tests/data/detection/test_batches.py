@@ -1,10 +1,8 @@
-import pytest
 import torch
-from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
 from detection_items import make_item, rectangle
-from equigrad.data.detection.batches import MultiScaleCollate, collate_detection, resize_batch, size_at
+from equigrad.data.detection.batches import collate_detection
 from equigrad.data.detection.transforms import letterbox
 
 
@@ -62,49 +60,6 @@ def test_a_size_that_a_transform_noted_is_kept():
     images, targets = collate_detection([letterbox(96)(*item((40, 60)))])
     assert images.shape == (1, 3, 96, 96)
     assert targets[0]["image_size"].tolist() == [64, 96]
-
-
-def test_a_whole_batch_is_resized_with_its_targets():
-    images, targets = collate_detection([item((64, 48)), item((40, 64), with_masks=False)])
-    resized, moved = resize_batch(images, targets, (96, 32))
-    assert (tuple(resized.shape), resized.dtype) == ((2, 3, 96, 32), torch.uint8)
-    assert_close(moved[0]["boxes"], torch.tensor([[1, 4.5, 6, 13.5]]))
-    assert moved[0]["image_size"].tolist() == [96, 24]
-    assert moved[0]["masks"].shape == (1, 96, 24)
-    assert moved[1]["image_size"].tolist() == [60, 32]
-    assert targets[0]["boxes"].tolist() == [[2, 3, 12, 9]]
-
-
-def test_sizes_last_for_some_steps_and_then_vary_over_all():
-    sizes = range(480, 801, 32)
-    drawn = [size_at(3, step, sizes=sizes, every=10, seed=1) for step in range(2000)]
-    assert all(len(set(drawn[start : start + 10])) == 1 for start in range(0, 2000, 10))
-    assert set(drawn) == set(sizes)
-    assert drawn != [size_at(4, step, sizes=sizes, every=10, seed=1) for step in range(2000)]
-    assert drawn != [size_at(3, step, sizes=sizes, every=10, seed=2) for step in range(2000)]
-
-
-def test_the_size_of_a_step_is_the_same_in_every_process():
-    drawn = [size_at(0, step, sizes=(64, 96, 128, 160), every=1) for step in range(8)]
-    assert drawn == [128, 64, 160, 96, 96, 96, 96, 128]
-
-
-def test_batches_of_a_step_have_its_size():
-    collate = MultiScaleCollate((32, 64, 96), every=1, seed=4)
-    items = [item((64, 64)), item((64, 64), boxes=())]
-    sizes = []
-    for step in range(6):
-        collate.set_step(2, step)
-        images, targets = collate(items)
-        sizes.append(images.shape[-1])
-        assert sizes[-1] == size_at(2, step, sizes=(32, 64, 96), every=1, seed=4)
-        assert_close(targets[0]["boxes"], torch.tensor([[2.0, 3, 12, 9]]) * (sizes[-1] / 64))
-    assert len(set(sizes)) > 1
-
-
-def test_a_forgotten_step_is_noticed():
-    with pytest.raises(ValueError, match="needs set_step"):
-        MultiScaleCollate((32, 64))([item((64, 64))])
 
 
 def test_workers_give_the_batches_that_one_process_gives():

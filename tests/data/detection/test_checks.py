@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from detection_on_disk import RUNS, SQUARE, annotation, coco, image, write_json, write_pictures
-from equigrad.data.detection.checks import check_detection, training_would_be_wrong
-from equigrad.data.detection.findings import KINDS
+from equigrad.data.detection.checks import check_detection
+from equigrad.data.detection.findings import SEVERITY_OF_KIND
 from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.findings import errors
 from images_on_disk import zip_folder
 from shared_data import shared_folder
 
@@ -344,7 +345,7 @@ def test_an_injected_fault_is_found_and_nothing_else(injected):
     kind, count, file = injected
     (finding,) = faults_of(file)
     assert (finding.kind, finding.count) == (kind, count)
-    assert finding.severity == KINDS[kind]
+    assert finding.severity == SEVERITY_OF_KIND[kind]
     assert finding.first
     assert "\n" not in str(finding)
 
@@ -355,7 +356,7 @@ def test_what_the_reader_refuses_is_an_error_and_no_warning(injected):
     try:
         read_coco(file)
     except ValueError:
-        assert KINDS[kind] == "error"
+        assert SEVERITY_OF_KIND[kind] == "error"
 
 
 def test_the_injected_faults_are_of_many_kinds():
@@ -376,7 +377,7 @@ def test_the_injected_faults_are_of_many_kinds():
 def test_clean_files_have_no_faults(folder, file, images):
     folder = shared_folder(folder)
     findings = check_detection(folder / file, images and folder / images)
-    assert not training_would_be_wrong(findings)
+    assert not errors(findings)
     assert {finding.kind for finding in findings} <= {"categories without annotation", "images without annotation"}
 
 
@@ -436,7 +437,7 @@ def test_a_file_that_is_not_readable_is_one_finding(tmp_path, text):
 def test_empty_lists_are_errors(tmp_path):
     findings = check_detection(write_json(tmp_path / "a.json", coco([], [], [])))
     assert {finding.kind for finding in findings} == {"no images", "no annotations", "no categories"}
-    assert training_would_be_wrong(findings)
+    assert errors(findings)
 
 
 def test_a_finding_reads_as_one_line(tmp_path):

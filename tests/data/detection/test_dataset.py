@@ -95,7 +95,7 @@ def test_file_names_that_repeat_are_not_looked_for_without_their_folder(tmp_path
 def test_masks_need_segmentations(tmp_path, images):
     write_pictures(images, coco())
     data = read_coco(write_json(tmp_path / "b.json", coco(annotations=[annotation(1)])))
-    with pytest.raises(ValueError, match=r"b.json: with_masks needs segmentations"):
+    with pytest.raises(ValueError, match=r"b.json: with_masks needs annotations with a segmentation"):
         DetectionDataset(data, images, with_masks=True)
 
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from detection_on_disk import annotation, coco, write_json
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.masks import (
-    RunLengths,
+    RunLengthMask,
     decode_counts,
     rle_to_mask,
     shape_to_rle,
@@ -37,7 +37,7 @@ def runs_of(mask):
 def test_masks_survive_both_kinds_of_run_lengths(mask):
     packed = coco_mask.encode(np.asfortranarray(mask))
     for counts in (packed["counts"].decode(), runs_of(mask)):
-        rle = shape_to_rle(RunLengths(mask.shape, counts), *mask.shape)
+        rle = shape_to_rle(RunLengthMask(mask.shape, counts), *mask.shape)
         assert rle == {"size": list(mask.shape), "counts": packed["counts"]}
         np.testing.assert_array_equal(rle_to_mask(rle), mask)
     assert decode_counts(packed["counts"]).tolist() == runs_of(mask)
@@ -64,7 +64,7 @@ def test_a_square_covers_its_pixels():
 
 @given(st.binary(max_size=12))
 def test_no_text_of_counts_makes_a_mask_that_does_not_fit(text):
-    shape = RunLengths((3, 4), text.decode("latin-1"))
+    shape = RunLengthMask((3, 4), text.decode("latin-1"))
     try:
         rle = shape_to_rle(shape, 3, 4)
     except ValueError as error:
@@ -79,16 +79,16 @@ def test_no_text_of_counts_makes_a_mask_that_does_not_fit(text):
         ([[1.0, 2.0, 3.0, 4.0]], r"polygons of 6, 8, ... numbers, got 4"),  # pycocotools would draw a box
         ([[1.0] * 7], r"got 7"),
         ([[]], r"got 0"),
-        ([[0.0, 0.0, 1e12, 0.0, 0.0, 1e12]], "too large to be drawn"),
-        ([[0.0, 0.0, 5e5, 0.0] * 10], "too large to be drawn"),
-        (RunLengths((4, 3), "0<"), r"expected the size of the image, \[3, 4\], got \[4, 3\]"),
-        (RunLengths((3, 4), [5, 6]), "runs that cover 12 pixels, got 11"),
-        (RunLengths((3, 4), [13, -1]), "numbers from 0"),
-        (RunLengths((3, 4), []), "numbers from 0"),
-        (RunLengths((3, 4), ""), "not run lengths"),
-        (RunLengths((3, 4), "oooo"), "cut off"),
-        (RunLengths((3, 4), "é"), "not run lengths"),
-        (RunLengths((3, 4), "o" * 9 + "0"), "too long for any image"),
+        ([[0.0, 0.0, 1e12, 0.0, 0.0, 1e12]], "too large to draw"),
+        ([[0.0, 0.0, 5e5, 0.0] * 10], "too large to draw"),
+        (RunLengthMask((4, 3), "0<"), r"size: expected that of the image, \[3, 4\], got \[4, 3\]"),
+        (RunLengthMask((3, 4), [5, 6]), "runs that cover 12 pixels, got 11"),
+        (RunLengthMask((3, 4), [13, -1]), "numbers from 0"),
+        (RunLengthMask((3, 4), []), "numbers from 0"),
+        (RunLengthMask((3, 4), ""), "not run lengths"),
+        (RunLengthMask((3, 4), "oooo"), "cut off"),
+        (RunLengthMask((3, 4), "é"), "not run lengths"),
+        (RunLengthMask((3, 4), "o" * 9 + "0"), "too long for any image"),
     ],
 )
 def test_what_is_no_mask_is_refused_before_c_code_sees_it(shape, message):
@@ -104,9 +104,9 @@ def test_a_large_outline_that_is_long_only_by_its_bound_is_drawn():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "there is none"),
-        ({"segmentation": []}, "it is empty"),
-        ({"segmentation": None}, "it is empty"),
+        ({}, "the annotation has none"),
+        ({"segmentation": []}, "got an empty value"),
+        ({"segmentation": None}, "got an empty value"),
         ({"segmentation": "abc"}, "expected polygons or run lengths"),
         ({"segmentation": [["a"]]}, "expected polygons or run lengths"),
         ({"segmentation": {"size": [8, 12]}}, "expected polygons or run lengths"),

@@ -13,12 +13,10 @@ from equigrad.data.detection.mosaic import (
     MixupDataset,
     MosaicDataset,
     StrongThenPlain,
-    TransformedDataset,
     mixup,
     mosaic,
     yolox_train,
 )
-from equigrad.data.detection.transforms import RandomAffine
 from equigrad.engine.loading import StepLoader
 from equigrad.sampling import ShuffledSampler
 from shared_data import shared_folder
@@ -229,12 +227,6 @@ def test_workers_and_resuming_change_nothing_over_the_switch():
 def test_strong_and_plain_data_have_the_same_length():
     with pytest.raises(ValueError, match="the same length, got 2 and 3"):
         StrongThenPlain([1, 2], [1, 2, 3], num_strong_epochs=1)
-
-
-def test_a_transform_can_be_put_before_a_data_set():
-    dataset = TransformedDataset(Drawn(), RandomAffine((50, 50), degrees=0, translate=0, scale=(1, 1), shear=0))
-    assert len(dataset) == 12
-    assert dataset[1][0].shape == (3, 50, 50)
 
 
 @pytest.mark.shared_data

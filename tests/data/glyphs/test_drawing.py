@@ -5,7 +5,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.data.glyphs.drawing import BITMAP_SIDE, MIN_DISTANCE, GlyphSet, category_distances, choose_glyphs
+from equigrad.data.glyphs import drawing
+from equigrad.data.glyphs.drawing import BITMAP_SIDE, MIN_DISTANCE, GlyphSet, choose_glyphs
+
+
+def category_distances(glyphs):
+    """(C, C) distance between the nearest drawings of two categories, in the nearest pose; the diagonal is zero."""
+    owners = np.repeat(np.arange(len(glyphs)), [len(category) for category in glyphs.drawings])
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    upright = drawing._upright(bitmap for category in glyphs.drawings for bitmap in category)
+    rows = []
+    for category in glyphs.drawings:
+        distances = np.minimum.reduce([drawing._distances(bitmap, upright) for bitmap in category])
+        rows.append(np.minimum.reduceat(distances, starts))
+    distances = np.stack(rows)
+    np.fill_diagonal(distances, 0)
+    return np.minimum(distances, distances.T)
 
 
 def nearest(glyphs):

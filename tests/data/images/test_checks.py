@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from equigrad.data.images.checks import check_classification, check_images, check_overlap
-from equigrad.data.images.lists import read_image_list
+from equigrad.data.images.readers import read_image_list
 from images_on_disk import write_images, write_list
 
 
@@ -24,9 +24,10 @@ def read(tmp_path, name, paths, **settings):
     return read_image_list(write_list(tmp_path / name, paths), tmp_path, **settings)
 
 
-def only(findings, kind):
+def only(findings, kind, severity="error"):
     (finding,) = findings
     assert kind in finding.kind
+    assert finding.severity == severity
     return finding
 
 
@@ -42,7 +43,7 @@ def test_missing_files_are_counted(tmp_path, train_paths):
     finding = only(check_images(images, decode=True), "missing files")
     assert finding.count == 2
     assert finding.first.endswith("cat/1.png")
-    assert str(finding).startswith(f"{tmp_path / 'train.txt'}: missing files: 2, the first is ")
+    assert str(finding).startswith(f"error: {tmp_path / 'train.txt'}: missing files: 2, the first is ")
 
 
 def test_labels_out_of_range_are_found(tmp_path, train_paths):
@@ -55,12 +56,12 @@ def test_labels_out_of_range_are_found(tmp_path, train_paths):
 
 def test_empty_categories_are_found(tmp_path, train_paths):
     images = read(tmp_path, "train.txt", train_paths, class_names=["cat", "dog", "eel"])
-    assert only(check_images(images), "without images").first == "eel (label 2)"
+    assert only(check_images(images), "without images", "note").first == "eel (label 2)"
 
 
 def test_paths_listed_twice_are_found(tmp_path, train_paths):
     images = read(tmp_path, "train.txt", {**train_paths, "dog": ["dog/0.png", "dog/1.png", "dog/1.png"]})
-    assert only(check_images(images), "more than once").first == "dog/1.png"
+    assert only(check_images(images), "more than once", "note").first == "dog/1.png"
 
 
 def test_damaged_images_are_found_when_asked(tmp_path, train_paths):

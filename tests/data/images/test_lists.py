@@ -1,34 +1,17 @@
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from equigrad.data.glyphs.files import write_classification
-from equigrad.data.glyphs.layout import GlyphData
-from equigrad.data.images.lists import (
-    ImageDataset,
-    read_arrays,
-    read_cifar,
-    read_image_folder,
-    read_image_list,
-)
+from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import small_evaluation_transform
 from images_on_disk import write_images, write_list, zip_folder
-from shared_data import shared_folder
 
 
 @pytest.fixture
 def images(tmp_path):
     paths = write_images(tmp_path / "images", {"big cat": 3, "dog": 2})
     return read_image_list(write_list(tmp_path / "train.txt", paths), tmp_path / "images")
-
-
-def test_a_list_gives_paths_labels_and_counts(images):
-    assert len(images) == 5
-    assert images.paths[2] == "big cat/2.png"  # paths may have spaces
-    assert images.labels.tolist() == [0, 0, 0, 1, 1]
-    assert images.category_counts.tolist() == [3, 2]
-    assert images.class_names == ("0", "1")
 
 
 def test_items_are_collated_by_torch(images):
@@ -54,30 +37,6 @@ def test_workers_read_from_an_archive(tmp_path):
     assert torch.equal(torch.cat(batches), torch.stack([pixels for pixels, _ in from_folder]))
 
 
-def test_names_come_from_the_classes_beside_the_list(tmp_path):
-    paths = write_images(tmp_path / "images", {"cat": 1, "dog": 1})
-    file = write_list(tmp_path / "train.txt", paths)
-    (tmp_path / "classes.csv").write_text("label,name,train\n0,cat,1\n1,dog,1\n2,eel,0\n")
-    images = read_image_list(file, tmp_path / "images")
-    assert images.class_names == ("cat", "dog", "eel")
-    assert images.category_counts.tolist() == [1, 1, 0]
-
-
-@pytest.mark.parametrize("line", ["a.png", "a.png x", "a.png 1.5", "7"])
-def test_a_wrong_line_is_named(tmp_path, line):
-    (tmp_path / "train.txt").write_text(f"ok.png 0\n\n{line}\n")
-    with pytest.raises(ValueError, match=r"train\.txt, line 3: expected `path label`"):
-        read_image_list(tmp_path / "train.txt", tmp_path)
-
-
-def test_a_missing_or_empty_list_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"train\.txt: no such list"):
-        read_image_list(tmp_path / "train.txt", tmp_path)
-    (tmp_path / "train.txt").write_text("\n")
-    with pytest.raises(ValueError, match=r"train\.txt: .* found none"):
-        read_image_list(tmp_path / "train.txt", tmp_path)
-
-
 def test_a_label_out_of_range_is_named_before_training(tmp_path):
     (tmp_path / "train.txt").write_text("a.png 0\nb.png 3\n")
     images = read_image_list(tmp_path / "train.txt", tmp_path, num_classes=3)
@@ -98,98 +57,3 @@ def test_fingerprints_differ_with_list_and_transform(images):
     assert first == ImageDataset(images, small_evaluation_transform(8)).fingerprint()
     assert first != ImageDataset(images, small_evaluation_transform(9)).fingerprint()
     assert first != ImageDataset(images.subset([0, 1, 2, 4, 3]), small_evaluation_transform(8)).fingerprint()
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_an_image_folder_has_a_label_for_each_folder(tmp_path, zipped):
-    write_images(tmp_path / "images", {"dog": 2, "cat": 1})
-    (tmp_path / "images" / "notes.txt").write_text("no image")
-    root = zip_folder(tmp_path / "images", tmp_path / "images.zip") if zipped else tmp_path / "images"
-    images = read_image_folder(root)
-    assert images.class_names == ("cat", "dog")
-    assert images.paths == ("cat/0.png", "dog/0.png", "dog/1.png")
-    assert images.labels.tolist() == [0, 1, 1]
-
-
-def test_test_folders_follow_the_labels_of_training(tmp_path):
-    write_images(tmp_path, {"dog": 1})
-    assert read_image_folder(tmp_path, class_names=("cat", "dog")).labels.tolist() == [1]
-    with pytest.raises(ValueError, match="folder dog is none of the 1 categories"):
-        read_image_folder(tmp_path, class_names=("cat",))
-
-
-def test_a_folder_without_images_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no image in any folder"):
-        read_image_folder(tmp_path)
-
-
-def test_arrays_with_labels(tmp_path):
-    np.savez(tmp_path / "a.npz", images=np.zeros((3, 4, 4, 3), np.uint8), labels=np.array([2, 0, 2], np.uint8))
-    images = read_arrays(tmp_path / "a.npz")
-    assert images.category_counts.tolist() == [1, 0, 2]
-    np.savez(tmp_path / "b.npz", images=np.zeros((3, 4, 4, 3), np.uint8), labels=np.array([2, 0]))
-    with pytest.raises(ValueError, match=r"b\.npz: labels must be 3 integers"):
-        read_arrays(tmp_path / "b.npz")
-    np.savez(tmp_path / "c.npz", x=np.zeros(3))
-    with pytest.raises(ValueError, match=r"c\.npz: expected an array named 'labels', found \['x'\]"):
-        read_arrays(tmp_path / "c.npz")
-
-
-def cifar_records(labels, num_labels, rng):
-    """One record a row: labels, then 1,024 red, green and blue bytes each."""
-    pixels = rng.integers(0, 256, (len(labels), 3072), dtype=np.uint8)
-    columns = [np.full((len(labels), 1), 9, np.uint8)] * (num_labels - 1) + [np.array(labels, np.uint8)[:, None]]
-    return np.concatenate([*columns, pixels], axis=1)
-
-
-def test_cifar_10_binary(tmp_path):
-    rng = np.random.default_rng(0)
-    (tmp_path / "batches.meta.txt").write_text("airplane\nautomobile\nbird\n\n")
-    batches = [cifar_records([number % 3, 1], 1, rng) for number in range(5)]
-    for number, batch in enumerate(batches, start=1):
-        batch.tofile(tmp_path / f"data_batch_{number}.bin")
-    images = read_cifar(tmp_path, "train")
-    assert images.class_names == ("airplane", "automobile", "bird")
-    assert images.labels.tolist() == [0, 1, 1, 1, 2, 1, 0, 1, 1, 1]
-    red = np.asarray(images.store.read("2"))[:, :, 0]
-    assert np.array_equal(red.ravel(), batches[1][0, 1:1025])
-    with pytest.raises(FileNotFoundError, match=r"test_batch\.bin"):
-        read_cifar(tmp_path, "test")
-
-
-def test_cifar_100_binary_has_the_fine_labels(tmp_path):
-    (tmp_path / "fine_label_names.txt").write_text("apple\nbear\n")
-    records = cifar_records([1, 0], 2, np.random.default_rng(0))
-    records.tofile(tmp_path / "test.bin")
-    assert read_cifar(tmp_path, "test").labels.tolist() == [1, 0]
-    records.ravel()[:-1].tofile(tmp_path / "train.bin")
-    with pytest.raises(ValueError, match=r"train\.bin: expected records of 3074 bytes"):
-        read_cifar(tmp_path, "train")
-
-
-def test_cifar_in_python_form_is_refused(tmp_path):
-    (tmp_path / "data_batch_1").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="binary version"):
-        read_cifar(tmp_path, "train")
-
-
-def test_generated_glyphs_are_read_as_list_and_as_folder(tmp_path):
-    data = GlyphData(train_counts=(3, 2, 1), eval_count=1)
-    folder = write_classification(tmp_path / "glyphs", data)
-    images = read_image_list(folder / "train.txt", folder)
-    assert images.category_counts.tolist() == [3, 2, 1]
-    as_folder = read_image_folder(folder / "train")
-    assert np.array_equal(np.sort(as_folder.labels), np.sort(images.labels))
-    assert len(ImageDataset(images, small_evaluation_transform(24))) == 6
-
-
-@pytest.mark.shared_data
-def test_caltech_is_read_from_its_archive():
-    folder = shared_folder("caltech101")
-    images = read_image_list(folder / "train_lt100.txt", folder / "images.zip")
-    assert len(images) == 4031
-    assert (images.num_classes, images.class_names[0]) == (101, "accordion")
-    assert (images.category_counts.max(), images.category_counts.min()) == (200, 2)
-    pixels, targets = ImageDataset(images, small_evaluation_transform(32))[4030]
-    assert pixels.shape == (3, 32, 32)
-    assert targets["labels"] == images.labels[4030]

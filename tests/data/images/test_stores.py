@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.data.images.stores import ArrayStore, open_store
+from equigrad.data.images.stores import ArrayStore, MemoryStore, open_store
 from images_on_disk import write_images, zip_folder
 
 
@@ -87,6 +87,25 @@ def test_arrays_are_read_by_index(tmp_path):
     assert store.size("3") is None
     with pytest.raises(FileNotFoundError, match=r"images\.npz\[3\]"):
         store.read("3")
+
+
+def test_files_in_memory_read_like_files_in_a_folder(folder):
+    on_disk = open_store(folder)
+    paths = ["cat/0.png", "cat/1.png", "dog/0.png"]
+    store = MemoryStore({path: on_disk.content(path) for path in paths}, folder)
+    for path in paths:
+        assert np.array_equal(np.asarray(store.read(path)), np.asarray(on_disk.read(path)))
+        assert store.size(path) == on_disk.size(path)
+    assert store.size("cat/9.png") is None
+    with pytest.raises(FileNotFoundError, match=r"images\[cat/9\.png\]: no such image, there are 3"):
+        store.read("cat/9.png")
+
+
+def test_damaged_files_in_memory_are_named_and_other_files_have_another_fingerprint(tmp_path):
+    store = MemoryStore({"a.png": b"no image"}, tmp_path)
+    with pytest.raises(OSError, match=r"\[a\.png\]: cannot read the image"):
+        store.read("a.png")
+    assert store.fingerprint() != MemoryStore({"a.png": b"another"}, tmp_path).fingerprint()
 
 
 def test_arrays_of_another_shape_are_refused(tmp_path):

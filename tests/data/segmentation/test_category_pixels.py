@@ -24,7 +24,7 @@ def test_pixels_and_images_of_each_category_are_counted(data):
     assert counted.ignored.tolist() == [1, 1, 6]
     assert counted.pixel_counts.tolist() == [3, 7, 0]
     assert counted.image_counts.tolist() == [1, 2, 0]
-    assert counted.image_categories == [[0, 1], [1], []]
+    assert [np.flatnonzero(row).tolist() for row in counted.presence] == [[0, 1], [1], []]
 
 
 def test_processes_count_the_same_in_the_same_order(data):

@@ -20,9 +20,10 @@ def folder(tmp_path):
     return write_set(tmp_path / "train", MAPS)
 
 
-def only(findings, kind):
+def only(findings, kind, severity="error"):
     (finding,) = findings
     assert kind in finding.kind
+    assert finding.severity == severity
     return finding
 
 
@@ -35,7 +36,7 @@ def test_wrong_values_colours_and_damage_are_counted(folder):
     Image.new("RGB", (2, 2)).save(folder / "labels/a.png")
     (folder / "labels/b.png").write_bytes(b"no image")
     finding = check_label_maps(read(folder))[0]
-    assert (finding.count, "cannot be used" in finding.kind) == (2, True)
+    assert (finding.severity, finding.count, "cannot be used" in finding.kind) == ("error", 2, True)
     assert "a.png: expected one channel" in finding.first
 
 
@@ -55,12 +56,13 @@ def test_truncated_images_are_found_when_asked(folder):
 def test_categories_and_images_without_pixels_are_found(tmp_path):
     folder = write_set(tmp_path, {"a": [[0, 1]], "b": [[255, 255]]})
     unlabelled, absent = check_label_maps(read(folder))
+    assert (unlabelled.severity, absent.severity) == ("note", "note")
     assert unlabelled.first.endswith("labels/b.png")
     assert absent.first == "tram (label 2)"
 
 
 def test_images_listed_twice_are_found(folder):
-    finding = only(check_label_maps(read(folder).subset([0, 1, 0])), "more than once")
+    finding = only(check_label_maps(read(folder).subset([0, 1, 0])), "more than once", "note")
     assert (finding.count, finding.first) == (1, "a")
 
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 from torchvision import tv_tensors
 
 from equigrad import IGNORE, CrossEntropyLoss
-from equigrad.data.segmentation.data import SegmentationDataset, collate
+from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.data.segmentation.readers import read_label_folders
 from equigrad.data.segmentation.transforms import evaluation_transform, train_transform
 from segmentation_on_disk import write_set
@@ -37,7 +37,7 @@ def test_an_item_is_an_image_and_its_labels(data):
 
 
 def test_batches_are_plain_tensors_that_a_loss_takes(data):
-    (batch,) = DataLoader(SegmentationDataset(data, PLAIN), batch_size=3, collate_fn=collate)
+    (batch,) = DataLoader(SegmentationDataset(data, PLAIN), batch_size=3, collate_fn=collate_segmentation)
     images, targets = batch
     assert type(images) is type(targets["labels"]) is torch.Tensor
     assert images.shape == (3, 3, 2, 3)
@@ -51,7 +51,7 @@ def test_a_batch_of_different_sizes_is_refused(tmp_path):
     data = read_label_folders("images", "labels", folder / "classes.txt", root=folder)
     dataset = SegmentationDataset(data, PLAIN)
     with pytest.raises(ValueError, match=r"images of a batch must have one size, got \(1, 1\) and \(1, 2\)"):
-        collate([dataset[0], dataset[1]])
+        collate_segmentation([dataset[0], dataset[1]])
 
 
 def test_an_image_of_another_size_than_its_labels_is_refused(folder, data):
@@ -84,7 +84,7 @@ def test_an_empty_or_missing_list_is_refused(data, tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(ValueError, match="found none"):
         data.listed(tmp_path / "empty.txt")
-    with pytest.raises(FileNotFoundError, match="one name a line"):
+    with pytest.raises(FileNotFoundError, match="one name on each line"):
         data.listed(tmp_path / "gone.txt")
 
 

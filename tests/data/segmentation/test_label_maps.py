@@ -8,7 +8,7 @@ from PIL import Image
 
 import equigrad
 from equigrad.data.images.stores import open_store
-from equigrad.data.segmentation.label_maps import LabelValues, check_sizes, read_values, stored_size
+from equigrad.data.segmentation.label_maps import LabelValues, check_sizes, read_values
 from equigrad.labels import IGNORE
 
 
@@ -70,7 +70,7 @@ def test_a_map_of_two_colours_has_the_values_0_and_1(tmp_path):
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
 def test_colours_instead_of_indices_are_refused(tmp_path, mode):
-    with pytest.raises(ValueError, match=rf"map.png: expected one channel with the index .* got {mode} colours"):
+    with pytest.raises(ValueError, match=rf"map.png: expected one channel .*, got {mode} colours"):
         read_values(*saved(tmp_path, Image.new(mode, (2, 2))))
 
 
@@ -92,14 +92,11 @@ def test_a_small_file_of_enormous_size_is_refused_before_it_is_decoded(tmp_path)
     stream = io.BytesIO()
     Image.new("1", (12_000, 12_000)).save(stream, "PNG")
     (tmp_path / "map.png").write_bytes(stream.getvalue())
-    with pytest.warns(Image.DecompressionBombWarning), pytest.raises(OSError, match=r"144,000,000 pixels"):
+    with (
+        pytest.warns(Image.DecompressionBombWarning),
+        pytest.raises(OSError, match=r"134,217,728 pixels, got 144,000,000"),
+    ):
         read_values(open_store(tmp_path), "map.png")
-
-
-def test_the_size_of_an_image_is_read_from_its_header(tmp_path):
-    assert stored_size(*saved(tmp_path, Image.new("RGB", (5, 3)))) == (3, 5)
-    with pytest.raises(FileNotFoundError, match="no such image"):
-        stored_size(open_store(tmp_path), "gone.png")
 
 
 def test_an_image_and_a_map_of_other_size_are_refused():

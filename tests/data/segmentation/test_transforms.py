@@ -10,7 +10,7 @@ from torchvision import tv_tensors
 from equigrad import IGNORE
 from equigrad.data.segmentation.transforms import (
     MEAN_COLOUR,
-    InOrder,
+    Compose,
     PadTo,
     PhotometricDistortion,
     RandomCrop,
@@ -19,7 +19,6 @@ from equigrad.data.segmentation.transforms import (
     ResizeImage,
     _saturated,
     evaluation_transform,
-    small_train_transform,
     train_transform,
 )
 
@@ -52,7 +51,7 @@ def test_training_gives_the_crop_size_whatever_comes(height, width, seed):
 
 
 def test_crop_flip_and_padding_move_image_and_labels_together():
-    together = InOrder((RandomCrop((20, 30), max_share=1), RandomFlip(), PadTo((25, 40))))
+    together = Compose((RandomCrop((20, 30), max_share=1), RandomFlip(), PadTo((25, 40))))
     for _ in range(20):
         image, labels = together(*pair(24, 50))
         assert agree(image, labels)
@@ -166,7 +165,11 @@ def test_evaluation_resizes_the_image_alone():
 
 
 def test_small_frames_keep_their_scale():
-    assert small_train_transform()(*pair(360, 480))[0].shape == (3, 240, 320)
+    transform = train_transform((240, 320), base=None, scale=(1.0, 1.0), flip=False, distortion=False)
+    image, labels = pair(360, 480)
+    assert transform(image, labels)[0].shape == (3, 240, 320)
+    whole = train_transform((360, 480), base=None, scale=(1.0, 1.0), flip=False, distortion=False)
+    assert torch.equal(whole(image, labels)[0], image)
 
 
 def test_settings_show_in_the_text():

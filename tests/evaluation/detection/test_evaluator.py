@@ -17,7 +17,7 @@ from pycocotools.cocoeval import COCOeval
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, evaluate, evaluate_predictions
-from equigrad.evaluation.detection.prediction_files import read_predictions, write_json
+from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
 from equigrad.evaluation.detection.prediction_shards import read_shards
 from equigrad.evaluation.detection.rules import LVIS
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
@@ -136,7 +136,7 @@ def test_the_protocol_follows_the_annotations_unless_it_is_named(tmp_path):
 
 def test_masks_cannot_be_compared_without_masks(tmp_path):
     file = detections_file(tmp_path, [detection(1, 1, BOX, 0.5)])
-    with pytest.raises(ValueError, match=r"detections.json: no segmentation"):
+    with pytest.raises(ValueError, match=r"detections.json: expected detections with a segmentation, found none"):
         evaluate_predictions(file, two_categories(tmp_path), "segm")
 
 
@@ -161,7 +161,7 @@ def test_an_evaluator_streams_predictions_to_disk_and_gives_what_their_file_give
     for image, found in PREDICTIONS.items():
         evaluator.add([found], [{"image_id": image}])
     result = evaluator.result()
-    file = write_json(read_shards(tmp_path / "shards", annotations), annotations, tmp_path / "all.json")
+    file = write_predictions(read_shards(tmp_path / "shards", annotations), annotations, tmp_path / "all.json")
     boxes = evaluate_predictions(file, annotations).result()
     masks = evaluate_predictions(file, annotations, "segm").result()
     assert {name: value for name, value in result.items() if "b" not in name} == pytest.approx(masks, nan_ok=True)
@@ -184,7 +184,7 @@ def test_an_evaluation_starts_afresh_unless_it_is_resumed(tmp_path):
     assert first.result()["AP50"] == pytest.approx(51 / 101)
     resumed = DetectionEvaluator(annotations, tmp_path / "shards", resume=True)
     assert resumed.result() == pytest.approx(first.result(), nan_ok=True)
-    with pytest.raises(ValueError, match="no result without predictions"):
+    with pytest.raises(ValueError, match="no predictions were added"):
         DetectionEvaluator(annotations, tmp_path / "shards").result()
 
 
@@ -192,7 +192,7 @@ def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match="iou_types must be bbox, segm or both"):
         DetectionEvaluator(two_categories(tmp_path), tmp_path, iou_types=("mask",))
     evaluator = DetectionEvaluator(two_categories(tmp_path), tmp_path / "shards")
-    with pytest.raises(ValueError, match="must be as many, got 1 and 0"):
+    with pytest.raises(ValueError, match="must have one length, got 1 and 0"):
         evaluator.add([PREDICTIONS[1]], [])
 
 

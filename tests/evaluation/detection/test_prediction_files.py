@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equigrad.evaluation.detection.prediction_files import read_predictions, write_json
+from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
 from equigrad.evaluation.detection.predictions import IdTable
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
 
@@ -135,7 +135,7 @@ def test_detections_are_not_kept_as_objects(tmp_path, annotations):
 def test_what_is_written_is_read_again(tmp_path, annotations):
     mask = {"size": [100, 200], "counts": MASK}
     drawn = [detection(7, 2, [0.1, 0.2, 1 / 3, 4], 1 / 7) | {"segmentation": mask}] * 3
-    file = write_json(read(tmp_path, annotations, drawn), annotations, tmp_path / "again.json")
+    file = write_predictions(read(tmp_path, annotations, drawn), annotations, tmp_path / "again.json")
     assert json.loads(file.read_text()) == drawn
 
 

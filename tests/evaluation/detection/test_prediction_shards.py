@@ -73,7 +73,7 @@ def test_masks_are_kept(tmp_path, annotations):
 
 def test_bad_arguments_are_refused(tmp_path):
     writer = PredictionWriter(tmp_path)
-    with pytest.raises(ValueError, match="expected 2 boxes, scores and masks"):
+    with pytest.raises(ValueError, match="boxes, scores and masks must have 2 entries"):
         writer.add(1, [1, 2], np.zeros((1, 4)), np.zeros(2))
     fill(writer, 5)
     with pytest.raises(ValueError, match="masks must be given for all images or for none"):
@@ -81,7 +81,7 @@ def test_bad_arguments_are_refused(tmp_path):
 
 
 def test_a_folder_without_shards_and_a_broken_shard_are_named(tmp_path, annotations):
-    with pytest.raises(ValueError, match="no predictions-"):
+    with pytest.raises(ValueError, match="expected shards predictions-"):
         read_shards(tmp_path, annotations)
     file = tmp_path / "predictions-0000-00000.npz"
     file.write_bytes(b"not a shard")

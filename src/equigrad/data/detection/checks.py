@@ -1,4 +1,4 @@
-"""Checks of detection data before a long training: what is wrong, how often, the first case, and whether it matters.
+"""Checks of detection data before a long training: each kind of fault, how often it occurs, and how bad it is.
 
 for finding in check_detection("train.json", "images"):
     print(finding)
@@ -8,13 +8,13 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
 
-from equigrad.data.detection.findings import DetectionFinding, Findings
+from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_annotation_checks import check_annotations
 from equigrad.data.detection.formats.coco_paths import without_folders
 from equigrad.data.detection.formats.coco_record_checks import CategoryFacts, ImageFacts, check_categories, check_images
 from equigrad.data.detection.formats.coco_text import open_coco
+from equigrad.data.findings import Finding
 from equigrad.data.images.sizes import image_size
 from equigrad.data.images.stores import ImageStore, open_store
 
@@ -23,35 +23,30 @@ _MAX_BYTES = 2**30  # of an image file
 
 def check_detection(
     file: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, decode: bool = False
-) -> list[DetectionFinding]:
-    """Everything that is wrong with an annotation file in the format of COCO or LVIS; no content makes it fail.
+) -> list[Finding]:
+    """Find all faults of an annotation file in COCO or LVIS format; damaged content is reported, never raised.
 
     Args:
-        file: the annotations.
-        images: folder or `.zip` of the images; None checks the annotations alone.
-        decode: also read every image, which finds damaged pixels and takes as long as an epoch.
+        file: the annotation file.
+        images: folder or `.zip` of the images; None checks the annotations only.
+        decode: also decode every image, which finds damaged pixels but takes as long as reading a whole epoch.
     """
-    found = Findings()
+    found = FindingCollector()
     try:
         sections = open_coco(file).sections
     except ValueError as error:
         found.add("the file is not readable", str(error))
-        return found.listed()
+        return found.findings()
     known_categories = check_categories(found, sections.categories)
     known_images = check_images(found, sections.images, known_categories)
     check_annotations(found, sections.annotations, known_images, known_categories)
     _check_use(found, known_images, known_categories)
     if images is not None:
         _check_files(found, open_store(images), known_images, decode)
-    return found.listed()
+    return found.findings()
 
 
-def training_would_be_wrong(findings: Sequence[DetectionFinding]) -> bool:
-    """Whether there is an error among the findings."""
-    return any(finding.severity == "error" for finding in findings)
-
-
-def _check_use(found: Findings, images: dict[int, ImageFacts], categories: dict[int, CategoryFacts]) -> None:
+def _check_use(found: FindingCollector, images: dict[int, ImageFacts], categories: dict[int, CategoryFacts]) -> None:
     for image_id, image in images.items():
         if image.num_annotations == 0:
             found.add("images without annotation", f"image {image_id}: {image.path!r:.100}")
@@ -60,11 +55,11 @@ def _check_use(found: Findings, images: dict[int, ImageFacts], categories: dict[
             found.add("categories without annotation", f"category {category_id}: {category.name:.60}")
 
 
-def _check_files(found: Findings, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
+def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
     facts = [image for image in images.values() if image.path is not None]
     paths = [str(image.path) for image in facts]
     if not any(store.size(path) is not None for path in paths):
-        # The store may begin below the folders of the splits.
+        # The store may be the folder of a single split.
         names = without_folders(paths)
         paths = list(names) if names and any(store.size(name) is not None for name in names) else paths
     for path, image in zip(paths, facts, strict=True):
@@ -75,7 +70,9 @@ def _check_files(found: Findings, store: ImageStore, images: dict[int, ImageFact
             _check_file(found, store, path, size, image, decode)
 
 
-def _check_file(found: Findings, store: ImageStore, path: str, size: int, image: ImageFacts, decode: bool) -> None:
+def _check_file(
+    found: FindingCollector, store: ImageStore, path: str, size: int, image: ImageFacts, decode: bool
+) -> None:
     try:
         if size > _MAX_BYTES:
             raise OSError(f"{size:,} bytes")

@@ -1,9 +1,9 @@
-"""Detection data as columns of numbers: what is annotated in which image.
+"""Detection data as arrays: images, categories and annotations.
 
     data = read_coco("lvis_v1_train.json")             # equigrad.data.detection.formats.coco_json
-    data.boxes[data.annotations_of(0)]                 # (K, 4) of the first image
+    data.boxes[data.annotations_of(0)]                 # (K, 4) boxes of the first image
 
-There is no Python object for an annotation: workers that are forked share the arrays, and pickling them is quick.
+There is no Python object for each annotation: forked workers share the arrays, and pickling them is fast.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ LETTERS = {"r": "rare", "c": "common", "f": "frequent"}
 
 @dataclass(frozen=True, eq=False)
 class Categories:
-    """C categories by ascending id; inside, a category is its index in this order."""
+    """C categories by ascending id; labels are indices in this order."""
 
     ids: NDArray[np.int64]  # (C,)
     names: tuple[str, ...]
-    frequency: tuple[str, ...] | None = None  # LVIS: r, c or f, by images of the training set
+    frequency: tuple[str, ...] | None = None  # LVIS: r, c or f, by number of training images
 
     def __len__(self) -> int:
         return len(self.names)
@@ -43,15 +43,15 @@ class CategoryLists:
         return self.values[self.offsets[image] : self.offsets[image + 1]]
 
     def take(self, images: NDArray[np.int64]) -> "CategoryLists":
-        """The lists of some images, in the order asked for."""
+        """The lists of the given images, in the given order."""
         return CategoryLists(*take_ranges(self.offsets, images, self.values))
 
 
 @dataclass(frozen=True, eq=False)
 class DetectionData:
-    """I images and their M annotations, sorted by image and in the order of the file within one."""
+    """I images and their M annotations, sorted by image; those of one image are in the order of the file."""
 
-    source: str  # for messages: the annotation file
+    source: str  # the annotation file, for messages
     image_ids: NDArray[np.int64]  # (I,)
     file_names: tuple[str, ...]
     heights: NDArray[np.int32]  # (I,)
@@ -65,47 +65,47 @@ class DetectionData:
     ids: NDArray[np.int64]  # (M,)
     segmentations: Segmentations | None = None
     negative: CategoryLists | None = None  # federated data: categories known to be absent from an image
-    not_exhaustive: CategoryLists | None = None  # and those of which it may show more than is annotated
-    xywh: NDArray[np.float64] | None = None  # (M, 4) the file's own boxes: metrics need all their digits
+    not_exhaustive: CategoryLists | None = None  # federated data: categories that are not fully annotated in an image
+    xywh: NDArray[np.float64] | None = None  # (M, 4) boxes as in the file: metrics need all digits
 
     def __len__(self) -> int:
         return len(self.image_ids)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.categories)
 
     @property
     def num_annotations(self) -> int:
-        """M."""
+        """M, crowds included."""
         return len(self.labels)
 
     @cached_property
     def image_indices(self) -> NDArray[np.int64]:
-        """The image of every annotation, (M,)."""
+        """Index of the image of every annotation, (M,)."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @cached_property
     def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Images and categories, (P,) each: distinct pairs sorted by image, crowds aside; what samplers work from."""
+        """Which image shows which category, as distinct pairs (P,) and (P,) by image, without crowds; for samplers."""
         counted = ~self.is_crowd
         pairs = np.unique(self.image_indices[counted] * self.num_classes + self.labels[counted])
         return pairs // max(self.num_classes, 1), pairs % max(self.num_classes, 1)
 
     @cached_property
     def category_counts(self) -> Counts:
-        """Images with each category, crowds aside, (C,): LVIS's `image_count`."""
+        """Number of images with each category, (C,), without crowds; LVIS calls it `image_count`."""
         return np.bincount(self.presence[1], minlength=self.num_classes).astype(np.int64)
 
     @cached_property
     def instance_counts(self) -> Counts:
-        """Annotations of each category, crowds aside, (C,)."""
+        """Number of annotations of each category, (C,), without crowds."""
         return np.bincount(self.labels[~self.is_crowd], minlength=self.num_classes).astype(np.int64)
 
     @property
     def groups(self) -> Groups:
-        """Rare, common and frequent categories: by the letters of the file, else by images of this data."""
+        """Rare, common and frequent categories: as the file says, else by number of images in this data."""
         letters = self.categories.frequency
         if letters is None:
             return lvis_split(self.category_counts)
@@ -113,13 +113,13 @@ class DetectionData:
 
     @cached_property
     def is_empty(self) -> NDArray[np.bool_]:
-        """Which images have no annotation, crowds aside, (I,)."""
+        """Which images have no annotation other than crowds, (I,)."""
         counts = np.bincount(self.image_indices[~self.is_crowd], minlength=len(self))
         empty: NDArray[np.bool_] = counts == 0
         return empty
 
     def annotations_of(self, image: int) -> slice:
-        """The annotations of an image."""
+        """The range of annotations of an image."""
         return slice(int(self.offsets[image]), int(self.offsets[image + 1]))
 
     def rle(self, annotation: int) -> Rle:
@@ -127,7 +127,7 @@ class DetectionData:
         image = int(self.image_indices[annotation])
         try:
             if self.segmentations is None:
-                raise ValueError("segmentation: the file has none")
+                raise ValueError("segmentation: no annotation of the file has one")
             shape = self.segmentations.shape(annotation)
             return shape_to_rle(shape, int(self.heights[image]), int(self.widths[image]))
         except ValueError as error:
@@ -170,7 +170,7 @@ class DetectionData:
 def take_ranges(
     offsets: NDArray[np.int64], rows: NDArray[np.int64], values: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Offsets and values of some rows of a ragged array."""
+    """Offsets and values of the given rows of a ragged array."""
     lengths = np.diff(offsets)[rows]
     new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     picks = np.arange(new_offsets[-1]) + np.repeat(offsets[rows] - new_offsets[:-1], lengths)

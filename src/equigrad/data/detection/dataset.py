@@ -27,18 +27,18 @@ Transform = Callable[[tv_tensors.Image, Target], tuple[tv_tensors.Image, Target]
 
 
 class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
-    """Items `(image, target)`: the image is uint8 (3, H, W); crowds, and boxes without area, are no targets.
+    """Items `(image, target)`: the image is uint8 (3, H, W). Crowds and boxes without area are left out of targets.
 
     A target has `boxes` (K, 4) float32 XYXY, `labels` (K,) int64, `image_id`, `original_size` (H, W) and, if asked
     for, `masks` (K, H, W) uint8.
 
     Args:
-        data: what is annotated.
-        images: folder or `.zip` with the images, either above the folders of the splits or one of these.
+        data: images and annotations.
+        images: folder or `.zip` with the images: the folder that holds the splits, or that of one split.
         transform: takes and gives `(image, target)`.
         with_masks: whether targets have masks.
-        keep_empty: whether images without any target are items. Detectors learn background from them; in federated
-            data they also carry the verified negatives.
+        keep_empty: whether to keep images without any target. Detectors learn background from them, and in federated
+            data they carry verified negatives.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         keep_empty: bool = True,
     ) -> None:
         if with_masks and data.segmentations is None:
-            raise ValueError(f"{data.source}: with_masks needs segmentations, the file has none")
+            raise ValueError(f"{data.source}: with_masks needs annotations with a segmentation, but the file has none")
         is_target = _is_target(data)
         has_target = np.bincount(data.image_indices[is_target], minlength=len(data)) > 0
         self._num_all, self._num_empty = len(data), int((~has_target).sum())
@@ -66,21 +66,21 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
 
     @property
     def category_counts(self) -> Counts:
-        """Images with each category, (C,)."""
+        """Number of images with each category, (C,)."""
         return self.data.category_counts
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """C names."""
+        """Names of the C categories, in the order of labels."""
         return self.data.categories.names
 
     @property
     def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Images and categories, distinct pairs, (P,) each: what samplers work from."""
+        """Which image shows which category, as distinct pairs (P,) and (P,); for samplers."""
         return self.data.presence
 
     def describe(self) -> str:
-        """What is trained on, in one line, to be said once at the start."""
+        """One line about the data, to print at the start of a run."""
         parts = [f"{self.data.describe()}, images from {self.store.root}"]
         if self._num_empty:
             done = "kept" if self.keep_empty else "dropped"
@@ -94,7 +94,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         return self.store.name(self.paths[index])
 
     def fingerprint(self) -> str:
-        """Another text for other images, annotations or transforms (as far as these show their settings)."""
+        """A digest that changes with images, annotations and transform (as far as its `repr` shows its settings)."""
         settings = [self.store.fingerprint(), repr(self.transform), repr(self.with_masks)]
         digest = hashlib.sha256("\n".join([*settings, *self.class_names, *self.paths]).encode())
         for column in (self.data.offsets, self.data.boxes, self.data.labels, self.data.is_crowd):
@@ -142,7 +142,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
 
 
 def _is_target(data: DetectionData) -> NDArray[np.bool_]:
-    """Which annotations are learned, (M,): no crowds, and some area inside the image, else box losses divide by 0."""
+    """Which annotations are targets, (M,): no crowds, and some area inside the image, else box losses divide by 0."""
     size = np.stack([data.widths, data.heights], axis=1)[data.image_indices]
     corners = data.boxes.reshape(-1, 2, 2)
     extent = np.minimum(corners[:, 1], size) - np.maximum(corners[:, 0], 0)

@@ -1,15 +1,8 @@
-"""What the checks of detection data can find, and whether it would make training wrong."""
+"""The kinds of faults that the checks of detection data look for, and a collector that counts them."""
 
-from dataclasses import dataclass
-from typing import Literal
+from equigrad.data.findings import SEVERITIES, Finding, Severity
 
-from equigrad.data.images.checks import Finding
-
-Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-
-# error: reading would fail or training would be wrong; warning: odd, but training does what it should; note: to know.
-KINDS: dict[str, Severity] = {
+SEVERITY_OF_KIND: dict[str, Severity] = {
     "the file is not readable": "error",
     "records that are not objects": "error",
     "no images": "error",
@@ -59,28 +52,22 @@ KINDS: dict[str, Severity] = {
 }
 
 
-@dataclass(frozen=True)
-class DetectionFinding(Finding):
-    """One kind of fault, how often it occurs, and the first case."""
-
-    severity: Severity
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {super().__str__()}"
-
-
-class Findings:
-    """Counts faults and remembers the first of each kind."""
+class FindingCollector:
+    """Counts the cases of each kind of fault and remembers the first."""
 
     def __init__(self) -> None:
         self._cases: dict[str, tuple[int, str]] = {}
 
     def add(self, kind: str, case: str, count: int = 1) -> None:
-        """Note cases of a kind; only the first one's text is kept."""
+        """Count cases of a kind, which must be in `SEVERITY_OF_KIND`; of all texts only the first is kept."""
         known, first = self._cases.get(kind, (0, case))
         self._cases[kind] = (known + count, first)
 
-    def listed(self) -> list[DetectionFinding]:
-        """Errors first, then warnings and notes."""
-        found = [DetectionFinding(kind, *self._cases[kind], KINDS[kind]) for kind in KINDS if kind in self._cases]
+    def findings(self) -> list[Finding]:
+        """One finding for each kind that occurred: errors first, then warnings, then notes."""
+        found = [
+            Finding(severity, kind, *self._cases[kind])
+            for kind, severity in SEVERITY_OF_KIND.items()
+            if kind in self._cases
+        ]
         return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

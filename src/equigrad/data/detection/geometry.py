@@ -1,12 +1,12 @@
-"""Moving an image and its objects together. Nothing here is random.
+"""Geometric operations that move an image and its objects together. Nothing here is random.
 
-An image is a `tv_tensors.Image` (3, H, W) of uint8, a target a dictionary. The target's tensors belong to the objects,
-a row for each: `boxes` (K, 4), from pixel edge to pixel edge as x1, y1, x2, y2, `labels` (K,), if asked for `masks`
-(K, H, W) of uint8, and any other. `image_id`, `original_size` and `image_size` belong to the image, as does everything
-that is no tensor.
+An image is a `tv_tensors.Image` (3, H, W) of uint8. A target is a dictionary. Its tensors have one row for each object:
+`boxes` (K, 4) as x1, y1, x2, y2 from pixel edge to pixel edge, `labels` (K,), `masks` (K, H, W) of uint8 if there are
+masks, and any other field. `image_id`, `original_size`, `image_size` and all values that are not tensors describe the
+image.
 
-`resize`, `place` and `affine` move everything and drop nothing; `clip` cuts at the border and drops what is no longer
-visible.
+`resize`, `place` and `affine` move all objects and drop none; `clip` cuts objects at the border of the canvas and drops
+those that are no longer visible.
 """
 
 import math
@@ -28,12 +28,12 @@ _OF_THE_IMAGE = {"image_id", "original_size", "image_size"}
 
 
 def size_of(image: Tensor) -> Size:
-    """Height and width."""
+    """Height and width of an image or of masks (…, H, W)."""
     return image.shape[-2], image.shape[-1]
 
 
 def object_fields(target: Target) -> dict[str, Tensor]:
-    """What the target says of each object: tensors with K rows."""
+    """The fields of a target that describe its objects: tensors with K rows."""
     fields = {name: value for name, value in target.items() if isinstance(value, Tensor) and name not in _OF_THE_IMAGE}
     num_objects = len(fields["boxes"])
     for name, value in fields.items():
@@ -45,7 +45,7 @@ def object_fields(target: Target) -> dict[str, Tensor]:
 
 
 def select(target: Target, chosen: Tensor) -> Target:
-    """The target with some of its objects; `chosen` is (K,) of bool."""
+    """The target with only the chosen objects; `chosen` is (K,) bool."""
     if bool(chosen.all()):
         return target
     return target | {
@@ -55,7 +55,7 @@ def select(target: Target, chosen: Tensor) -> Target:
 
 
 def join(targets: Sequence[Target]) -> Target:
-    """The objects of several targets of one canvas; what belongs to the image comes from the first."""
+    """One target with the objects of several targets of the same canvas; fields of the image come from the first."""
     fields = [object_fields(target) for target in targets]
     for other in fields:
         if other.keys() != fields[0].keys():
@@ -67,7 +67,7 @@ def join(targets: Sequence[Target]) -> Target:
 
 
 def resize(image: Tensor, target: Target, size: Size) -> Item:
-    """Image and objects at another size, each axis by its own factor."""
+    """Resize image and objects to (height, width); each axis has its own factor."""
     old = size_of(image)
     if size == old:
         return image, target
@@ -79,7 +79,7 @@ def resize(image: Tensor, target: Target, size: Size) -> Item:
 
 
 def resize_masks(masks: Tensor, size: Size) -> Tensor:
-    """Masks (K, H, W) at another size: the value at the nearest pixel centre."""
+    """Resize masks (K, H, W) with the value of the nearest pixel centre."""
     rows, columns = (
         ((np.arange(new) + 0.5) * (old / new)).astype(np.intp) for new, old in zip(size, size_of(masks), strict=True)
     )
@@ -88,32 +88,32 @@ def resize_masks(masks: Tensor, size: Size) -> Tensor:
 
 
 def rescale(image: Tensor, target: Target, factor: float) -> Item:
-    """Image and objects at a multiple of their size; no side gets shorter than two pixels."""
+    """Resize image and objects by a factor; no side becomes shorter than two pixels."""
     height, width = (max(round(side * factor), 2) for side in size_of(image))  # torch fails at a single pixel
     return resize(image, target, (height, width))
 
 
 def fitting_factor(image: Tensor, size: Size) -> float:
-    """The factor at which the image just fits into a canvas."""
+    """The largest factor at which the image fits into a canvas of (height, width)."""
     return min(size[0] / image.shape[-2], size[1] / image.shape[-1])
 
 
 def place(image: Tensor, target: Target, top: int, left: int, size: Size, fill: int = 0) -> Item:
-    """The image on a canvas with its corner at (top, left), which may be negative: padding, a crop, or both."""
+    """Put the image on a canvas with its corner at (top, left), which may be negative: padding, a crop, or both."""
     canvas = image.as_subclass(Tensor).new_full((*image.shape[:-2], *size), fill)
     paste(canvas, image.as_subclass(Tensor), top, left)
     return tv_tensors.Image(canvas), shift(target, top, left, size)
 
 
 def paste(canvas: Tensor, pixels: Tensor, top: int, left: int) -> None:
-    """Overwrite what of the canvas (…, H, W) the pixels (…, h, w) cover with their corner at (top, left)."""
+    """Copy pixels (…, h, w) into the canvas (…, H, W) at (top, left); what lies outside the canvas is left out."""
     (height, width), (pixel_height, pixel_width) = size_of(canvas), size_of(pixels)
     covered = canvas[..., max(top, 0) : max(top + pixel_height, 0), max(left, 0) : max(left + pixel_width, 0)]
     covered.copy_(pixels[..., max(-top, 0) : max(height - top, 0), max(-left, 0) : max(width - left, 0)])
 
 
 def shift(target: Target, top: int, left: int, size: Size) -> Target:
-    """The objects of an image whose corner goes to (top, left) of a canvas."""
+    """Move the objects of an image whose corner goes to (top, left) of a canvas."""
     moved = _with_boxes(target, target["boxes"].as_subclass(Tensor) + torch.tensor([left, top, left, top]), size)
     if "masks" in target:
         masks = target["masks"].as_subclass(Tensor)
@@ -124,7 +124,7 @@ def shift(target: Target, top: int, left: int, size: Size) -> Target:
 
 
 def affine(image: Tensor, target: Target, matrix: Tensor, size: Size, fill: int = 0) -> Item:
-    """The image under the map `matrix` (2, 3) of points (x, y), on a canvas; boxes surround the old ones' corners."""
+    """Apply the affine map `matrix` (2, 3) of points (x, y); a box becomes the bounding box of its mapped corners."""
     full = torch.cat([matrix.double(), torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)])
     backward = full.inverse()[:2]
     warped = functional.to_pil_image(image).transform(
@@ -147,7 +147,7 @@ def _boxes_around_corners(boxes: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _warp_masks(masks: Tensor, backward: Tensor, size: Size) -> Tensor:
-    """At each pixel centre of the canvas what the masks (K, H, W) have where it comes from; 0 outside."""
+    """Masks (K, H, W) under an affine map: each pixel centre of the canvas looks up its source pixel; 0 outside."""
     height, width = size_of(masks)
     rows, columns = (torch.arange(length) + 0.5 for length in size)
     x, y = (a * columns + b * rows[:, None] + c for a, b, c in backward.float())
@@ -165,16 +165,18 @@ def clip(
     min_share: float = 0.0,
     max_aspect: float = math.inf,
 ) -> Target:
-    """Cut the objects at the border of the canvas and drop those of which too little is left.
+    """Cut objects at the border of the canvas and drop those of which too little is left.
 
-    Where there are masks, an object that was cut gets the box of what is left of its mask; without a pixel it goes.
+    If there are masks, an object that was cut gets the bounding box of the rest of its mask; it is dropped if no pixel
+    of the mask is left.
 
     Args:
         target: its boxes may reach beyond their canvas.
-        tight: give every object the box of its mask, if there is one; after a rotation the corners of a box say little.
-        min_side: in pixels; boxes with a shorter side are dropped.
-        min_share: of the box's area that must be left.
-        max_aspect: boxes longer than this times their width, or the reverse, are dropped.
+        tight: give every object the bounding box of its mask, if there are masks: after a rotation, a box around the
+            mapped corners is too large.
+        min_side: boxes with a shorter side, in pixels, are dropped.
+        min_share: share of the box's area that must be left.
+        max_aspect: largest ratio of the longer to the shorter side.
     """
     before = target["boxes"].as_subclass(Tensor)
     canvas: Size = target["boxes"].canvas_size
@@ -193,7 +195,7 @@ def clip(
 
 
 def tight_boxes(masks: Tensor) -> Tensor:
-    """The boxes (K, 4) of masks (K, H, W); zeros for one without a pixel."""
+    """Bounding boxes (K, 4) of masks (K, H, W); zeros for an empty mask."""
     num_objects, height, width = masks.shape
     if num_objects == 0:
         return torch.zeros(0, 4)
@@ -204,12 +206,12 @@ def tight_boxes(masks: Tensor) -> Tensor:
 
 
 def boxes_to_original(boxes: Tensor, image_size: Tensor | Size, original_size: Tensor | Size) -> Tensor:
-    """Boxes (K, 4) of the network's input in the coordinates of the image file, cut at its border.
+    """Convert boxes (K, 4) from the network's input to the coordinates of the image file, clipped to the image.
 
     Args:
         boxes: x1, y1, x2, y2.
         image_size: height and width of the image in the network's input, without padding.
-        original_size: height and width of the file.
+        original_size: height and width of the image file.
     """
     new, old = (
         torch.as_tensor(size, dtype=boxes.dtype, device=boxes.device).flip(0).repeat(2)

@@ -1,7 +1,7 @@
-"""Masks of annotations, read from their file when asked for: polygons, and run lengths plain or compressed.
+"""Masks of annotations as polygons or run lengths, read from the annotation file only when they are needed.
 
-Text is kept rather than coordinates: it is exact, workers share it through the file, and most epochs decode little of
-it. Whatever reaches pycocotools is checked before, because its C code trusts what it is given.
+A mask stays text in the file until then, so memory holds no coordinates and workers share the file. Everything is
+checked before pycocotools sees it, because its C code does not check its input.
 """
 
 import os
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 Rle = dict[str, Any]  # {"size": [height, width], "counts": bytes}
 
-MAX_OUTLINE = 2_000_000  # pixels along the polygons of one annotation: takes 200 MB to draw
+MAX_OUTLINE = 2_000_000  # pixels along the polygons of one annotation: drawing that takes 200 MB
 _MAX_GROUPS = 7  # of five bits: more than the longest run of an image has
 
 
-class RunLengths(msgspec.Struct):
-    """Runs of 0 and 1 down the columns: a list, or the text that COCO's tools make of it."""
+class RunLengthMask(msgspec.Struct):
+    """A mask in an annotation file: lengths of runs of 0 and 1 down the columns, a list or COCO's compressed text."""
 
     size: tuple[int, int]
     counts: str | list[int]
 
 
-Shape = list[list[float]] | RunLengths
+Shape = list[list[float]] | RunLengthMask
 
 
 class _Annotation(msgspec.Struct):
@@ -34,13 +34,13 @@ class _Annotation(msgspec.Struct):
 
 
 class Segmentations:
-    """Where the annotations stand in their file.
+    """Positions of the annotations in their file, from which masks are read on demand.
 
     Args:
         file: the annotation file.
         starts: first byte of every annotation, (M,).
         lengths: number of bytes, (M,); 0 for an annotation without mask.
-        stamp: size and time of the file when it was indexed: in another file the places would be wrong.
+        stamp: size and modification time of the file when it was indexed; a changed file is refused.
     """
 
     def __init__(
@@ -56,26 +56,26 @@ class Segmentations:
         return {**vars(self), "_stream": None}
 
     def take(self, indices: NDArray[np.int64]) -> "Segmentations":
-        """Those of some annotations, in the order asked for."""
+        """The positions of the given annotations, in the given order."""
         return Segmentations(self.file, self.starts[indices], self.lengths[indices], self.stamp)
 
     def text(self, index: int) -> bytes:
-        """The annotation as the file has it."""
+        """The JSON text of an annotation."""
         if self._stream is None:
             self._stream = self._opened()
-        # Processes share the descriptor, hence a read that neither uses nor moves its position.
+        # Processes share the descriptor, so the read must not depend on its position.
         return os.pread(self._stream.fileno(), int(self.lengths[index]), int(self.starts[index]))
 
     def shape(self, index: int) -> Shape:
-        """What the annotation says of its mask; ValueError if it is not a mask."""
+        """The polygons or run lengths of an annotation; ValueError if it has none."""
         if self.lengths[index] == 0:
-            raise ValueError("segmentation: there is none")
+            raise ValueError("segmentation: the annotation has none")
         try:
             shape = msgspec.json.decode(self.text(index), type=_Annotation).segmentation
         except msgspec.MsgspecError as error:
             raise ValueError(f"segmentation: expected polygons or run lengths ({error})") from None
         if not shape:
-            raise ValueError("segmentation: it is empty")
+            raise ValueError("segmentation: expected polygons or run lengths, got an empty value")
         return shape
 
     def _opened(self) -> BinaryIO:
@@ -88,8 +88,8 @@ class Segmentations:
 
 
 def shape_to_rle(shape: Shape, height: int, width: int) -> Rle:
-    """The mask as compressed run lengths; ValueError if it is not a mask of an image of this size."""
-    if isinstance(shape, RunLengths):
+    """Convert to compressed run lengths; ValueError if this is not a mask of an image of this size."""
+    if isinstance(shape, RunLengthMask):
         return _checked_rle(shape, height, width)
     check_polygons(shape)
     parts: list[Rle] = coco_mask.frPyObjects([list(polygon) for polygon in shape], height, width)
@@ -106,40 +106,40 @@ def rle_to_mask(rle: Rle) -> NDArray[np.uint8]:
 
 
 def check_polygons(polygons: list[list[float]]) -> None:
-    """ValueError unless every polygon has three corners or more and the outline is short enough to be drawn."""
+    """Raise ValueError unless every polygon has three or more corners and the outline is short enough to draw."""
     length = 0.0
     for polygon in polygons:
         # With four numbers pycocotools would draw a box.
         if len(polygon) < 6 or len(polygon) % 2:
             raise ValueError(f"segmentation: expected polygons of 6, 8, ... numbers, got {len(polygon)}")
         low, high = min(polygon), max(polygon)
-        length += (high - low) * len(polygon)  # a bound, and quick; the length itself only where that is large
+        length += (high - low) * len(polygon)  # an upper bound; only a large one needs the exact length
         if length > MAX_OUTLINE or max(-low, high) > MAX_OUTLINE:
             length = sum(map(_outline, polygons))
             if not length <= MAX_OUTLINE or max(-low, high) > MAX_OUTLINE:
-                raise ValueError(f"segmentation: polygons too large to be drawn, their outline has {length:.3g} pixels")
+                raise ValueError(f"segmentation: polygons too large to draw, their outline has {length:.3g} pixels")
 
 
 def _outline(polygon: list[float]) -> float:
-    """Steps from corner to corner, in pixels."""
+    """Length of the outline in pixels, as the sum of the longer axis of each edge."""
     corners = np.array(polygon[: len(polygon) // 2 * 2], float).reshape(-1, 2)
     return float(np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1, initial=0).sum())
 
 
 def decode_counts(text: bytes) -> NDArray[np.int64]:
-    """Run lengths from their compressed text; ValueError if it is none.
+    """Decode compressed run lengths; ValueError if the text is malformed.
 
     A number is written in groups of five bits, the lowest first; 32 marks a group that another one follows, 16 in the
     last group a negative number. From the fourth number on, each is the difference to the one before last.
     """
     groups = np.frombuffer(text, np.uint8).astype(np.int64) - 48
     if len(groups) == 0 or groups.min() < 0 or groups.max() > 63 or groups[-1] & 32:
-        raise ValueError("segmentation: counts are not run lengths, or cut off")
+        raise ValueError("segmentation: counts are not run lengths, or they are cut off")
     last = np.flatnonzero((groups & 32) == 0)
     first = np.concatenate([[0], last[:-1] + 1])
     widths = last - first + 1
     if widths.max() > _MAX_GROUPS:
-        raise ValueError("segmentation: counts have a run too long for any image")
+        raise ValueError("segmentation: counts have a run that is too long for any image")
     places = np.arange(len(groups)) - np.repeat(first, widths)
     runs = np.add.reduceat((groups & 31) << (5 * places), first)
     runs -= np.where(groups[last] & 16, np.int64(1) << (5 * widths), 0)
@@ -148,13 +148,13 @@ def decode_counts(text: bytes) -> NDArray[np.int64]:
     return runs
 
 
-def _checked_rle(shape: RunLengths, height: int, width: int) -> Rle:
+def _checked_rle(shape: RunLengthMask, height: int, width: int) -> Rle:
     if shape.size != (height, width):
-        raise ValueError(f"segmentation: expected the size of the image, {[height, width]}, got {list(shape.size)}")
+        raise ValueError(f"segmentation: size: expected that of the image, {[height, width]}, got {list(shape.size)}")
     plain = isinstance(shape.counts, list)
     counts = _plain_counts(shape.counts) if isinstance(shape.counts, list) else decode_counts(shape.counts.encode())
     if counts.min() < 0 or counts.sum() != height * width:
-        raise ValueError(f"segmentation: expected runs that cover {height * width} pixels, got {counts.sum()}")
+        raise ValueError(f"segmentation: counts: expected runs that cover {height * width} pixels, got {counts.sum()}")
     if not plain:
         return {"size": [height, width], "counts": str(shape.counts).encode()}
     packed: Rle = coco_mask.frPyObjects({"size": [height, width], "counts": counts.tolist()}, height, width)
@@ -163,5 +163,5 @@ def _checked_rle(shape: RunLengths, height: int, width: int) -> Rle:
 
 def _plain_counts(counts: list[int]) -> NDArray[np.int64]:
     if not counts or min(counts) < 0 or max(counts) >= 2**32:
-        raise ValueError("segmentation: counts must be one or more numbers from 0")
+        raise ValueError("segmentation: counts: expected one or more numbers from 0")
     return np.array(counts, dtype=np.int64)

@@ -1,13 +1,12 @@
-"""Training images made of several: mosaic and mixup as in YOLOX, and how to leave them out in the last epochs.
+"""Mosaic and mixup as in YOLOX: training images made of several images, switched off for the last epochs.
 
     dataset = yolox_train(plain_dataset, num_strong_epochs=285)     # of 300
 
-The data sets below draw the other images from torch's generator, which is seeded for each sample, so a resumed run sees
-the same ones. The epoch reaches them by `set_epoch`, which `equigrad.engine` calls in every worker.
+The other images are chosen with torch's generator, which is seeded for each sample, so a resumed run sees the same
+ones. `equigrad.engine` calls `set_epoch` in every worker.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,26 +25,20 @@ from equigrad.data.detection.geometry import (
     shift,
     size_of,
 )
+from equigrad.data.detection.transformed_dataset import DetectionItems, TransformedDataset
 from equigrad.data.detection.transforms import (
     DetectionTransform,
     HSVJitter,
     RandomAffine,
     ResizeLongerSide,
 )
-from equigrad.data.random_draws import below, happens, uniform
+from equigrad.data.random_numbers import happens, integer_below, uniform
 
 YOLOX_SIZES = range(480, 801, 32)
 
 
-class Items(Protocol):
-    """A data set of detection."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Item: ...
-
-
 def yolox_train(
-    dataset: Items,
+    dataset: DetectionItems,
     size: int = 640,
     *,
     num_strong_epochs: int,
@@ -57,13 +50,15 @@ def yolox_train(
     """The training data of YOLOX.
 
     Args:
-        dataset: gives images as they are, without a transform.
-        size: of mosaics.
-        num_strong_epochs: with mosaic, affine map and mixup; then only colour, flip and size vary (YOLOX: the last 15).
-        sizes: the longer side the network sees, drawn for each image; `(size,)` where whole batches are resized.
-        scale: of the affine map.
-        mixup_scale: of the image mixed in, relative to `size`; None leaves mixup out, as small models do.
-        fill: value where there is no image.
+        dataset: images without any transform.
+        size: side of the images from which a mosaic is built.
+        num_strong_epochs: epochs with mosaic, affine map and mixup; in the rest, 15 for YOLOX, only colour, flip and
+            size vary.
+        sizes: the longer side that the network sees, chosen at random for each image.
+        scale: range of the affine map's scale.
+        mixup_scale: range of the scale of the image that is mixed in, relative to `size`; None switches mixup off, as
+            for small models.
+        fill: value of pixels that no image covers.
     """
     square = (size, size)
     finish = v2.Compose([HSVJitter(), v2.RandomHorizontalFlip(), ResizeLongerSide(sizes)])
@@ -75,13 +70,13 @@ def yolox_train(
 
 
 def mosaic(items: Sequence[Item], size: Size, centre: tuple[int, int], fill: int = 0) -> Item:
-    """Four images around a point of a canvas: top left, top right, bottom left, bottom right.
+    """Put four images around a point of a canvas: top left, top right, bottom left, bottom right.
 
     Args:
-        items: four; what belongs to the image in a target is taken from the first.
-        size: of the canvas.
-        centre: row and column where they meet; what reaches beyond the canvas is cut.
-        fill: value where there is no image.
+        items: four items; the target's fields of the image come from the first.
+        size: height and width of the canvas.
+        centre: row and column where the images meet; parts outside the canvas are cut off.
+        fill: value of pixels that no image covers.
     """
     if len(items) != 4:
         raise ValueError(f"a mosaic is made of 4 images, got {len(items)}")
@@ -97,7 +92,7 @@ def mosaic(items: Sequence[Item], size: Size, centre: tuple[int, int], fill: int
 
 
 def mixup(first: Item, second: Item) -> Item:
-    """The mean of two images of the same size, with the objects of both."""
+    """Average two images of the same size and keep the objects of both."""
     one, other = (item[0].as_subclass(Tensor) for item in (first, second))
     if one.shape != other.shape:
         raise ValueError(f"images to mix must have the same shape, got {tuple(one.shape)} and {tuple(other.shape)}")
@@ -106,16 +101,16 @@ def mixup(first: Item, second: Item) -> Item:
 
 
 class MosaicDataset:
-    """Each image in a mosaic with three others.
+    """Items are mosaics: each image together with three random others.
 
     Args:
-        dataset: gives images as they are.
-        size: at which each image just fits; the mosaic is twice as large.
-        transform: from the mosaic to the result, `RandomAffine` as a rule.
-        fill: value where there is no image.
+        dataset: images without any transform.
+        size: each image is resized to fit into this; the mosaic is twice as large.
+        transform: applied to the mosaic, usually `RandomAffine`.
+        fill: value of pixels that no image covers.
     """
 
-    def __init__(self, dataset: Items, size: Size, transform: DetectionTransform, *, fill: int = 0) -> None:
+    def __init__(self, dataset: DetectionItems, size: Size, transform: DetectionTransform, *, fill: int = 0) -> None:
         self.dataset = dataset
         self.size = size
         self.transform = transform
@@ -127,23 +122,25 @@ class MosaicDataset:
     def __getitem__(self, index: int) -> Item:
         height, width = self.size
         centre = int(uniform(0.5 * height, 1.5 * height)), int(uniform(0.5 * width, 1.5 * width))
-        indices = [index, *(below(len(self.dataset)) for _ in range(3))]
+        indices = [index, *(integer_below(len(self.dataset)) for _ in range(3))]
         items = [self.dataset[index] for index in indices]
         fitted = [rescale(image, target, fitting_factor(image, self.size)) for image, target in items]
         return self.transform(*mosaic(fitted, (2 * height, 2 * width), centre, self.fill))
 
 
 class MixupDataset:
-    """Each image mixed with another one, as YOLOX does: half and half, if both show objects.
+    """Items are averaged with a random other image, as in YOLOX, if both have objects.
 
     Args:
-        dataset: of the first images.
-        others: of the second ones, as they are.
-        scale: of the second image, relative to where it just fits into the first.
-        fill: value where there is no second image.
+        dataset: the first images.
+        others: the images to mix in, without any transform.
+        scale: range of the second image's scale; at 1 it just fits into the first.
+        fill: value of pixels that the second image does not cover.
     """
 
-    def __init__(self, dataset: Items, others: Items, scale: tuple[float, float], *, fill: int = 0) -> None:
+    def __init__(
+        self, dataset: DetectionItems, others: DetectionItems, scale: tuple[float, float], *, fill: int = 0
+    ) -> None:
         self.dataset = dataset
         self.others = others
         self.scale = scale
@@ -156,11 +153,11 @@ class MixupDataset:
         item = self.dataset[index]
         if len(item[1]["boxes"]) == 0:
             return item
-        other = self._placed(self.others[below(len(self.others))], size_of(item[0]))
+        other = self._placed(self.others[integer_below(len(self.others))], size_of(item[0]))
         return mixup(item, other) if len(other[1]["boxes"]) > 0 else item
 
     def _placed(self, item: Item, size: Size) -> Item:
-        """Scaled, mirrored or not, and cut or padded to the size."""
+        """Scale the item, mirror it half of the time, and crop or pad it to the size."""
         scale = uniform(*self.scale)
         image, target = item
         image, target = rescale(image, target, scale * fitting_factor(image, size))
@@ -169,35 +166,21 @@ class MixupDataset:
         if happens(0.5):
             image, target = v2.RandomHorizontalFlip(1.0)(image, target)
             left = width - image.shape[-1]
-        top, left = -below(max(height - size[0], 0) + 1), left - below(max(width - size[1], 0) + 1)
+        top, left = -integer_below(max(height - size[0], 0) + 1), left - integer_below(max(width - size[1], 0) + 1)
         image, target = place(image, target, top, left, size, self.fill)
         return image, clip(target, min_side=5, min_share=0.2, max_aspect=20)
-
-
-class TransformedDataset:
-    """A data set behind a transform."""
-
-    def __init__(self, dataset: Items, transform: DetectionTransform) -> None:
-        self.dataset = dataset
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Item:
-        return self.transform(*self.dataset[index])
 
 
 class StrongThenPlain:
     """One data set in the first epochs, another of the same length in the rest.
 
     Args:
-        strong: until then.
-        plain: from then on.
-        num_strong_epochs: how many epochs the first one serves.
+        strong: data of the first epochs.
+        plain: data of the other epochs.
+        num_strong_epochs: number of epochs with `strong`.
     """
 
-    def __init__(self, strong: Items, plain: Items, *, num_strong_epochs: int) -> None:
+    def __init__(self, strong: DetectionItems, plain: DetectionItems, *, num_strong_epochs: int) -> None:
         if len(strong) != len(plain):
             raise ValueError(f"both data sets must have the same length, got {len(strong)} and {len(plain)}")
         self.strong = strong
@@ -206,7 +189,7 @@ class StrongThenPlain:
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before the first sample of an epoch is read."""
+        """Must be called before the first sample of an epoch is read."""
         self.epoch = epoch
 
     def __len__(self) -> int:

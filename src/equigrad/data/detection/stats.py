@@ -1,4 +1,4 @@
-"""How long the tail of detection data is: images and instances of every category, in groups by frequency."""
+"""Statistics of detection data: images and instances of every category and of the frequency groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GroupsBy = Literal["file", "images", "quantiles"]
 
 @dataclass(frozen=True)
 class CategoryStats:
-    """One category: a row of a table."""
+    """Counts of one category: a row of the CSV table."""
 
     category: int
     id: int
@@ -27,9 +27,9 @@ class CategoryStats:
 
 @dataclass(frozen=True)
 class DetectionStats:
-    """Counts of a data set; `str` of it is a table to read, `categories` has a row for each category.
+    """Counts of a data set; `str(stats)` is a table, `categories` has a row for each category.
 
-    `presence` (images and categories, distinct pairs) is what a sampler's preview of an epoch needs.
+    `presence` holds which image shows which category, as distinct pairs, for the preview of a sampler.
     """
 
     source: str
@@ -44,12 +44,12 @@ class DetectionStats:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """C names."""
+        """Names of the C categories, in the order of labels."""
         return tuple(row.name for row in self.categories)
 
     @property
     def image_counts(self) -> NDArray[np.int64]:
-        """(C,): what a plot of the tail shows, sorted."""
+        """Number of images with each category, (C,)."""
         return np.array([row.images for row in self.categories], np.int64)
 
     def table(self, num_shown: int = 10) -> str:
@@ -94,13 +94,14 @@ class DetectionStats:
 
 
 def detection_stats(data: DetectionData, *, groups_by: GroupsBy = "file", num_groups: int = 3) -> DetectionStats:
-    """Count a data set.
+    """Count images and instances of every category.
 
     Args:
-        data: what to count; crowds count as annotations, but in no category.
-        groups_by: `file` takes LVIS's letters and, where there are none, `images`: rare 1-10 (and unseen), common
-            11-100, frequent above 100. `quantiles` makes groups of equally many categories by number of images.
-        num_groups: how many of these.
+        data: what to count; crowds count as annotations but not for their category.
+        groups_by: "file" takes the r, c and f of LVIS files, or "images" if the file has none; "images": rare 1-10 (and
+            unseen), common 11-100, frequent above 100; "quantiles": groups with equally many categories, by number of
+            images.
+        num_groups: number of quantile groups.
     """
     groups, grouped_by = _groups(data, groups_by, num_groups)
     group_names = {int(index): name for name, members in groups.items() for index in members}
@@ -141,7 +142,7 @@ def _cells(row: CategoryStats) -> tuple[str, str, str, str]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns of equal width, the first to the left and the others to the right."""
+    """A text table; the first column is left-aligned, the others are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     texts = (
         "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])

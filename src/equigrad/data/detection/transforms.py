@@ -1,7 +1,7 @@
-"""Transforms of detection: each takes and gives an image and its target (see `detection_geometry`).
+"""Transforms of an image and its target; `equigrad.data.detection.geometry` describes both.
 
-They may be mixed with those of torchvision v2. Random ones draw from torch's generator. Objects that end up without a
-visible part are dropped, together with their labels, masks and other fields; a target may be or become empty.
+They can be combined with torchvision v2 transforms. Random ones use torch's generator. Objects without a visible part
+are dropped with their labels, masks and other fields; a target may be or become empty.
 """
 
 import math
@@ -13,8 +13,8 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
-from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, fitting_factor, place, rescale, size_of
-from equigrad.data.random_draws import below, one_of, uniform
+from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, place, rescale, size_of
+from equigrad.data.random_numbers import choice, uniform
 
 DetectionTransform = Callable[[Tensor, Target], Item]
 
@@ -24,157 +24,93 @@ LVIS_SHORT_SIDES = range(640, 801, 32)
 def train_transform(
     *, short: Sequence[int] = LVIS_SHORT_SIDES, long: int = 1333, flip: float = 0.5
 ) -> DetectionTransform:
-    """Training of two-stage and one-stage detectors: a shorter side out of several, and mirrored images.
+    """The usual training transform of detectors: random flip, then one of several sizes of the shorter side.
 
-    The defaults are those of LVIS; OpenImages has `short=(800,)`, and `range(640, 801)` would be a whole range.
+    The defaults are those of LVIS; OpenImages uses `short=(800,)`.
     """
     return _composed(v2.RandomHorizontalFlip(flip), ResizeShorterSide(short, long))
 
 
 def evaluation_transform(short: int = 800, long: int = 1333) -> DetectionTransform:
-    """Testing: the shorter side to `short`, unless the longer one would exceed `long`."""
+    """The usual test transform: resize the shorter side to `short`, or less if the longer one would exceed `long`."""
     return ResizeShorterSide((short,), long)
 
 
-def small_train_transform(size: int = 320, *, flip: float = 0.5) -> DetectionTransform:
-    """`train_transform` in small, for machines without an accelerator; `size` is the largest shorter side."""
-    return train_transform(short=range(round(0.8 * size), size + 1, 16), long=round(size * 5 / 3), flip=flip)
-
-
-def small_evaluation_transform(size: int = 320) -> DetectionTransform:
-    """`evaluation_transform` in small."""
-    return evaluation_transform(size, round(size * 5 / 3))
-
-
 def letterbox(size: int = 640, *, fill: int = 0) -> DetectionTransform:
-    """Testing of YOLOX: the longer side to `size`, then padded to a square at the right or the bottom."""
+    """Test transform of YOLOX: resize the longer side to `size` and pad to a square at the right or the bottom."""
     return _composed(ResizeLongerSide((size,)), PadTo((size, size), fill))
-
-
-def large_scale_jitter(
-    size: int = 1024, *, scale: tuple[float, float] = (0.1, 2.0), flip: float = 0.5, fill: int = 0
-) -> DetectionTransform:
-    """Training from much smaller to much larger than usual, always on a square canvas."""
-    return _composed(v2.RandomHorizontalFlip(flip), RandomScaleAndCrop((size, size), scale), PadTo((size, size), fill))
 
 
 @dataclass(frozen=True)
 class ResizeShorterSide:
-    """The shorter side becomes one of `short`, or less where the longer one would exceed `long`."""
+    """Resize the shorter side to one of `short`, or less if the longer side would exceed `long`."""
 
     short: Sequence[int]
     long: int
 
     def __call__(self, image: Tensor, target: Target) -> Item:
-        """At another size."""
+        """The resized image, and its objects without those that became too small."""
         sides = size_of(image)
-        return _scaled(image, target, min(one_of(self.short) / min(sides), self.long / max(sides)))
+        return _scaled(image, target, min(choice(self.short) / min(sides), self.long / max(sides)))
 
 
 @dataclass(frozen=True)
 class ResizeLongerSide:
-    """The longer side becomes one of `long`."""
+    """Resize the longer side to one of `long`."""
 
     long: Sequence[int]
 
     def __call__(self, image: Tensor, target: Target) -> Item:
-        """At another size."""
-        return _scaled(image, target, one_of(self.long) / max(size_of(image)))
-
-
-@dataclass(frozen=True)
-class RandomScaleAndCrop:
-    """The image at `scale` times the size at which it just fits; what does not fit then is cropped at random."""
-
-    size: Size
-    scale: tuple[float, float]
-
-    def __call__(self, image: Tensor, target: Target) -> Item:
-        """At most as large as `size`."""
-        image, target = _scaled(image, target, uniform(*self.scale) * fitting_factor(image, self.size))
-        height, width = (min(sides) for sides in zip(size_of(image), self.size, strict=True))
-        top, left = below(image.shape[-2] - height + 1), below(image.shape[-1] - width + 1)
-        return _cropped(image, target, top, left, (height, width))
+        """The resized image, and its objects without those that became too small."""
+        return _scaled(image, target, choice(self.long) / max(size_of(image)))
 
 
 @dataclass(frozen=True)
 class PadTo:
-    """Padding at the right and the bottom; the size before it is kept as `image_size`. Comes last."""
+    """Pad at the right and the bottom and store the size before as `image_size`; the last transform of a chain."""
 
     size: Size
     fill: int = 0
 
     def __call__(self, image: Tensor, target: Target) -> Item:
-        """Exactly as large as `size`."""
+        """The padded image; ValueError if it is larger than `size`."""
         image_size = size_of(image)
         if image_size[0] > self.size[0] or image_size[1] > self.size[1]:
-            raise ValueError(f"an image of {image_size} cannot be padded to {self.size}")
+            raise ValueError(f"an image of {image_size} (height, width) cannot be padded to {self.size}: it is larger")
         image, target = place(image, target, 0, 0, self.size, self.fill)
         return image, target | {"image_size": image_size}
 
 
 @dataclass(frozen=True)
-class RandomCrop:
-    """A part of the image.
-
-    Args:
-        share: of each side that the part covers, from least to most.
-        keeps_object: the part covers the centre of an object chosen at random, if there is any. Should nothing of the
-            objects be left all the same, the image stays whole.
-    """
-
-    share: tuple[float, float] = (0.5, 1.0)
-    keeps_object: bool = True
-
-    def __call__(self, image: Tensor, target: Target) -> Item:
-        """The part, and what of the objects is in it."""
-        boxes = target["boxes"].as_subclass(Tensor)
-        keeps = self.keeps_object and len(boxes) > 0
-        points = _centre(boxes[below(len(boxes))]) if keeps else (None, None)
-        (top, height), (left, width) = (self._span(*pair) for pair in zip(size_of(image), points, strict=True))
-        part, rest = _cropped(image, target, top, left, (height, width))
-        return (image, target) if keeps and len(rest["boxes"]) == 0 else (part, rest)
-
-    def _span(self, length: int, point: float | None) -> tuple[int, int]:
-        """Start and length of the part along one side, over the point if there is one."""
-        part = max(round(uniform(*self.share) * length), 1)
-        first, last = 0, length - part
-        if point is not None:
-            point = min(max(point, 0), length)
-            first, last = max(math.ceil(point) - part, first), min(math.floor(point), last)
-        return first + below(last - first + 1), part
-
-
-@dataclass(frozen=True)
 class HSVJitter:
-    """Hue, saturation and value times a number within 1 ± strength each; the hue goes round (YOLOX)."""
+    """Multiply hue, saturation and value by random factors in 1 ± strength; the hue wraps around (YOLOX)."""
 
     hue: float = 0.015
     saturation: float = 0.7
     value: float = 0.4
 
     def __call__(self, image: Tensor, target: Target) -> Item:
-        """In other colours."""
+        """The image with other colours; the target stays as it is."""
         strengths = torch.tensor([self.hue, self.saturation, self.value], dtype=torch.float64)
         gains = 1 + strengths * (2 * torch.rand(3, dtype=torch.float64) - 1)
         tables = torch.arange(256) * gains[:, None]  # (3, 256)
         tables = torch.cat([tables[:1] % 256, tables[1:].clamp(max=255)])
-        # Pillow keeps hue, saturation and value in bytes: one look-up each.
+        # Pillow stores hue, saturation and value as bytes, so a table of 256 entries each is enough.
         jittered = functional.to_pil_image(image).convert("HSV").point(tables.byte().flatten().tolist())
         return functional.to_image(jittered.convert("RGB")), target
 
 
 @dataclass(frozen=True)
 class RandomAffine:
-    """Rotation, scaling, shear and shift about the centre, onto a canvas of its own size (YOLOX, after the mosaic).
+    """Rotate, scale, shear and shift about the centre, onto a canvas of `size` (YOLOX, after the mosaic).
 
     Args:
-        size: of the canvas.
-        degrees: of rotation, at most, either way.
-        translate: shift as a share of the canvas, at most.
-        scale: from least to most.
-        shear: in degrees, at most.
-        fill: value where there is no image.
+        size: height and width of the canvas.
+        degrees: largest rotation in either direction.
+        translate: largest shift, as a share of the canvas.
+        scale: smallest and largest factor.
+        shear: largest shear in degrees.
+        fill: value of pixels that the image does not cover.
     """
 
     size: Size
@@ -185,13 +121,13 @@ class RandomAffine:
     fill: int = 0
 
     def __call__(self, image: Tensor, target: Target) -> Item:
-        """Turned, scaled, sheared and shifted."""
+        """The mapped image, and those objects of which enough is visible."""
         image, target = affine(image, target, self._matrix(size_of(image)), self.size, self.fill)
-        # What YOLOX (and YOLOv5 before it) trains on after the map.
+        # The limits of YOLOX (and of YOLOv5 before it).
         return image, clip(target, tight=True, min_side=2, min_share=0.2, max_aspect=20)
 
     def _matrix(self, source: Size) -> Tensor:
-        """(2, 3): centre to the origin, turn and scale, shear, then to about the centre of the canvas."""
+        """(2, 3): centre to the origin, rotate and scale, shear, then shift to near the centre of the canvas."""
         angle = math.radians(uniform(-self.degrees, self.degrees))
         cosine, sine = math.cos(angle), math.sin(angle)
         turn = uniform(*self.scale) * torch.tensor([[cosine, sine], [-sine, cosine]], dtype=torch.float64)
@@ -206,17 +142,6 @@ class RandomAffine:
 def _scaled(image: Tensor, target: Target, factor: float) -> Item:
     image, target = rescale(image, target, factor)
     return image, clip(target)
-
-
-def _cropped(image: Tensor, target: Target, top: int, left: int, size: Size) -> Item:
-    image, target = place(image, target, -top, -left, size)
-    return image, clip(target)
-
-
-def _centre(box: Tensor) -> tuple[float, float]:
-    """Row and column."""
-    left, top, right, bottom = box.tolist()
-    return (top + bottom) / 2, (left + right) / 2
 
 
 def _composed(*steps: DetectionTransform) -> DetectionTransform:

@@ -1,9 +1,9 @@
-"""Characters as categories: chosen so that no two of them look alike, drawn from the fonts that ship with matplotlib.
+"""Characters as categories, chosen so that no two look alike and drawn with the fonts that ship with matplotlib.
 
 Thousands of characters are available and many are near copies (o and O, Latin A and Greek Alpha, b and a mirrored d).
-Categories are taken one after the other, each the character farthest from all taken before it, so that fewer categories
-are also more distinct ones. Distance is measured on small bitmaps of equal size, over every relative rotation that two
-drawings may have in a scene and over mirroring, because training flips images.
+Categories are chosen greedily: each is the character farthest from all chosen before it, so fewer categories are also
+more distinct. Distance is measured on small bitmaps of equal size, over all relative rotations that two drawings can
+have in a scene and over mirroring, because training flips images.
 """
 
 import functools
@@ -19,28 +19,33 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 Bitmap = NDArray[np.uint8]  # (h, w) ink, 0..255, cropped to the glyph
 
-MAX_ROTATION = 15.0  # degrees either way; two drawings then differ by at most twice that
+MAX_ROTATION = 15.0  # degrees in either direction; two drawings then differ by at most twice that
 MAX_STRETCH = 0.1  # change of the aspect ratio, likewise
-MIN_DISTANCE = 0.11  # between drawings of different categories; 0 is the same bitmap, 1 is no ink in common
+MIN_DISTANCE = 0.11  # between drawings of different categories; 0: the same bitmap, 1: no common ink
 BITMAP_SIDE = 96  # longer side of a bitmap
 
-_MARGIN = 0.035  # a distance changes by less when the other of two drawings is the one that is posed
+_MARGIN = 0.035  # a distance changes by less than this when the other of the two drawings is rotated
 _MAIN_FONTS = ("DejaVuSans", "STIXGeneral")
 _OTHER_FONTS = ("DejaVuSerif", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif-Bold", "STIXGeneralBol")
 
-_LOOK_ALIKES = ("BRAILLE", "HEXAGRAM FOR", "TETRAGRAM FOR", "MODIFIER LETTER")  # families that differ in details only
+_LOOK_ALIKES = (
+    "BRAILLE",
+    "HEXAGRAM FOR",
+    "TETRAGRAM FOR",
+    "MODIFIER LETTER",
+)  # these differ only in details
 
 _CANVAS = 64  # a descriptor is the bitmap at half size on a square canvas, averaged over cells of 4 x 4
 _CELL = 4
 _BLOCK = 32
-_BLUR = 1.5  # forgives strokes of another weight
+_BLUR = 1.5  # strokes of different weight still overlap
 _TURNS = np.linspace(-2, 2, 5) * MAX_ROTATION
 _STRETCHES = (1 - MAX_STRETCH, 1.0, 1 + MAX_STRETCH)
 
 
 @dataclass(frozen=True)
 class GlyphSet:
-    """Categories 0 … C-1: the character of each, and its drawings (one per font that keeps the categories apart)."""
+    """Categories 0 … C-1: the character of each and its drawings, one for each font that keeps categories distinct."""
 
     characters: tuple[str, ...]
     drawings: tuple[tuple[Bitmap, ...], ...]
@@ -64,10 +69,10 @@ class _Descriptors:
 
 @functools.lru_cache(maxsize=8)
 def choose_glyphs(num_categories: int, num_fonts: int = 3) -> GlyphSet:
-    """The `num_categories` most distinct characters, most distinct first, each in up to `num_fonts` (at most 6) fonts.
+    """Choose the most distinct characters, each drawn in up to `num_fonts` (at most 6) fonts.
 
-    No two drawings of different categories are nearer than `MIN_DISTANCE`; this holds for a bit over 1,203 categories.
-    The choice is the same on every machine with the same fonts.
+    No two drawings of different categories are nearer than `MIN_DISTANCE`, which is possible for slightly more than
+    1,203 categories. The choice is the same on every machine with the same fonts.
     """
     if num_categories < 1 or not 1 <= num_fonts <= 1 + len(_OTHER_FONTS):
         raise ValueError(f"num_categories must be >= 1 and num_fonts in 1..6, got {num_categories} and {num_fonts}")
@@ -79,37 +84,24 @@ def choose_glyphs(num_categories: int, num_fonts: int = 3) -> GlyphSet:
     return GlyphSet(tuple(characters), tuple(tuple(category) for category in drawings))
 
 
-def category_distances(glyphs: GlyphSet) -> NDArray[np.float32]:
-    """(C, C) distance between categories: of their nearest drawings, in the nearest pose. The diagonal is zero."""
-    owners = np.repeat(np.arange(len(glyphs)), [len(category) for category in glyphs.drawings])
-    starts = np.flatnonzero(np.diff(owners, prepend=-1))
-    upright = _upright(bitmap for category in glyphs.drawings for bitmap in category)
-    rows = []
-    for category in glyphs.drawings:
-        nearest = np.minimum.reduce([_distances(bitmap, upright) for bitmap in category])
-        rows.append(np.minimum.reduceat(nearest, starts))
-    distances = np.stack(rows)
-    np.fill_diagonal(distances, 0)
-    symmetric: NDArray[np.float32] = np.minimum(distances, distances.T)
-    return symmetric
-
-
 class _FarthestFirst:
-    """An order of bitmaps in which each is the farthest from all before it, found as far as it is asked for."""
+    """Orders bitmaps so that each is the farthest from all before it; computed only as far as needed."""
 
     def __init__(self, bitmaps: list[Bitmap]) -> None:
         self.bitmaps, self.upright = bitmaps, _upright(bitmaps)
         self.chosen: list[int] = []
-        self.nearest = np.ones(len(bitmaps), dtype=np.float32)  # to what is chosen, posed; 0 for what is out
+        self.nearest = np.ones(len(bitmaps), dtype=np.float32)  # distance to the chosen ones; 0 once chosen or rejected
 
     def first(self, count: int) -> list[int]:
-        """Indices of the first `count`; raises ValueError if more than possible without look-alikes."""
+        """Indices of the first `count`; ValueError if only look-alikes are left."""
         while len(self.chosen) < count:
             farthest = int(self.nearest.argmax())
             if self.nearest[farthest] < MIN_DISTANCE:
-                raise ValueError(f"num_categories must be at most {len(self.chosen)}, got {count}: more look alike")
+                raise ValueError(
+                    f"num_categories must be at most {len(self.chosen)}, got {count}: all other characters look alike"
+                )
             distances = _distances(self.bitmaps[farthest], self.upright)
-            # Seen from the other side, posed itself and with the chosen ones upright, it may still be too near.
+            # Distance is not quite symmetric: with this one rotated and the chosen ones upright it may be too near.
             if distances[self.chosen].min(initial=1) >= MIN_DISTANCE:
                 self.chosen.append(farthest)
                 self.nearest = np.minimum(self.nearest, distances)
@@ -118,7 +110,7 @@ class _FarthestFirst:
 
 
 def _add_font(drawings: list[list[Bitmap]], characters: list[str], font_name: str) -> None:
-    """Draw each character in one more font, unless that brings it near to another category."""
+    """Add a drawing of each character in one more font, unless it is too near to another category."""
     added = {index: bitmap for index, bitmap in enumerate(_draw_all(font_name, characters)) if bitmap is not None}
     owners = np.array([index for index, category in enumerate(drawings) for _ in category] + list(added))
     upright = _upright([bitmap for category in drawings for bitmap in category] + list(added.values()))
@@ -139,10 +131,10 @@ def _distances(bitmap: Bitmap, upright: _Descriptors) -> NDArray[np.float32]:
 
 
 def _products(rows: NDArray[np.float32], columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`rows @ columns.T`. Sums of whole numbers below 2^24 are exact in any order, so every machine chooses alike.
+    """`rows @ columns.T`. Sums of integers below 2^24 are exact in any order, so all machines make the same choice.
 
-    In blocks that BLAS does not split over threads: for thousands of small products, waiting for the slower of two
-    threads on a busy machine takes longer than the work.
+    In blocks too small for BLAS to split over threads: on a busy machine, thousands of small products would wait longer
+    for the slower thread than they take.
     """
     products = np.empty((len(rows), len(columns)), dtype=np.float32)
     whole = len(rows) // _BLOCK * _BLOCK
@@ -181,13 +173,13 @@ def _describe(cells: list[Bitmap]) -> _Descriptors:
 
 @functools.lru_cache(maxsize=1)
 def _order() -> _FarthestFirst:
-    # Shared by all numbers of categories, since fewer of them are the first of many.
+    # Shared by all numbers of categories: a smaller choice is the beginning of a larger one.
     return _FarthestFirst(list(_candidates().values()))
 
 
 @functools.lru_cache(maxsize=1)
 def _candidates() -> dict[str, Bitmap]:
-    """Characters fit to be a category, `A` first, each drawn in the first main font that has it."""
+    """Characters that can be a category, `A` first, each drawn in the first main font that has it."""
     candidates: dict[str, Bitmap] = {}
     for font_name in _MAIN_FONTS:
         characters = [c for c in ["A", *sorted(_charmap(font_name))] if c not in candidates and _is_basic(c)]
@@ -197,16 +189,16 @@ def _candidates() -> dict[str, Bitmap]:
 
 
 def _draw_all(font_name: str, characters: Iterable[str]) -> list[Bitmap | None]:
-    """A bitmap for each character that the font has and draws readably, None for the others."""
+    """A bitmap of each character, or None if the font lacks it or draws it unreadably."""
     available = _charmap(font_name)
-    # The basic layout needs no shaping library, which may differ between machines.
+    # The basic layout does not use a shaping library, which could differ between machines.
     font = ImageFont.truetype(str(_font_file(font_name)), BITMAP_SIDE, layout_engine=ImageFont.Layout.BASIC)
     bitmaps = (_draw(font, character) if character in available else None for character in characters)
     return [bitmap if bitmap is not None and _is_solid(bitmap) else None for bitmap in bitmaps]
 
 
 def _is_basic(character: str) -> bool:
-    """A named letter, digit or symbol that is no variant of another one (accented, bold, circled, superscript …)."""
+    """A named letter, digit or symbol that is not a variant of another one (accented, bold, circled, superscript …)."""
     name = unicodedata.name(character, "")
     looks_alike = name.startswith(_LOOK_ALIKES)
     is_visible = unicodedata.category(character)[0] in "LNPS"
@@ -214,7 +206,7 @@ def _is_basic(character: str) -> bool:
 
 
 def _is_solid(bitmap: Bitmap) -> bool:
-    """Whether the glyph stays readable when small: not a mere bar, not too little or too much ink, no hairlines."""
+    """Whether the glyph is readable when small: not just a bar, not too little or too much ink, no hairlines."""
     if min(bitmap.shape) < 0.37 * BITMAP_SIDE or not 30 < bitmap.mean() < 190:
         return False
     # Ink that is still dark when averaged over 4 x 4 pixels lies in strokes, not in hairlines.

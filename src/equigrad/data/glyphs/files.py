@@ -1,7 +1,7 @@
-"""Glyph data on disk in the formats of the real benchmarks: image lists, LVIS (hence COCO) JSON, SceneParsing folders.
+"""Writing glyph data in the formats of real benchmarks: image lists, LVIS (hence COCO) JSON, SceneParsing folders.
 
-A folder appears complete or not at all. Writing it again with the same settings does nothing, and a folder that holds
-anything else is refused.
+A folder appears complete or not at all. Writing again with the same settings does nothing; a folder with any other
+content is refused.
 """
 
 import os
@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.data.detection.formats.writing import Json, run_jobs, save_image, write_csv, write_once
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes
 from equigrad.data.glyphs.lvis_format import Federation, fill_detection
 from equigrad.data.glyphs.scenes import LARGE_GLYPHS, PORTRAIT, SCENE, SceneStyle, Split
+from equigrad.data.glyphs.writing import Json, run_jobs, save_image, write_csv, write_once
 
-_VERSION = 1  # of the drawing: the same settings under another version are other data
+_VERSION = 1  # increase it when the drawing changes: the same settings then give other data
 
 
 def write_classification(
     folder: str | os.PathLike[str], data: GlyphData, *, style: SceneStyle = PORTRAIT, num_workers: int = 0
 ) -> Path:
-    """Image lists of one glyph an image: `train.txt`, long-tailed, and `test.txt`, balanced.
+    """Write images with one glyph each and their lists: `train.txt`, long-tailed, and `test.txt`, balanced.
 
-    Lines are `path label`. Images lie in one folder per category, sorted like the labels, so that readers of image
-    folders agree. `classes.csv` has names and counts.
+    Lines are `path label`. There is one folder of images for each category, sorted like the labels, so that readers of
+    image folders find the same labels. `classes.csv` has names and counts.
     """
     fill = partial(_fill_classification, data=data, style=style, num_workers=num_workers)
     return write_once(Path(folder), _settings("classification", data, style), fill)
@@ -41,13 +41,13 @@ def write_detection(
     style: SceneStyle = SCENE,
     num_workers: int = 0,
 ) -> Path:
-    """LVIS v1 files `annotations/lvis_{train,val}.json` beside `images/{train,val}/`, for boxes and instance masks.
+    """Write `annotations/lvis_{train,val}.json` (LVIS v1, boxes and masks) and `images/{train,val}/`.
 
-    Every category has exactly the counted number of annotated instances; boxes, areas and run-length masks describe
-    what is visible. An image lists `num_negatives` categories verified absent. A share `not_exhaustive_rate` of the
-    images holds one more glyph of a category that is already there, not annotated, and lists that category as not
-    exhaustive. `frequency` (r, c, f) follows the training images in both files; `image_count` and `instance_count` are
-    those of the file.
+    Every category has exactly as many annotated instances as `data` asks for; boxes, areas and run-length masks
+    describe the visible part. Each image lists `num_negatives` categories as verified absent. A share
+    `not_exhaustive_rate` of the images has one more glyph of a category that it already shows; it is not annotated, and
+    the category is listed as not exhaustive. `frequency` (r, c, f) follows the training images in both files;
+    `image_count` and `instance_count` are those of the file.
     """
     federation = Federation(num_negatives, not_exhaustive_rate)
     fill = partial(fill_detection, data=data, federation=federation, style=style, num_workers=num_workers)
@@ -62,11 +62,11 @@ def write_segmentation(
     style: SceneStyle = LARGE_GLYPHS,
     num_workers: int = 0,
 ) -> Path:
-    """SceneParsing layout: `images/{training,validation}/` and label maps in `annotations/{training,validation}/`.
+    """Write the SceneParsing layout: `images/` and `annotations/`, each with `training/` and `validation/`.
 
-    A label map is 0 on the background and j + 1 on category j; with `label_background` the background is a category of
-    its own, 1, and glyphs follow from 2. Maps have 8 bits, or 16 above 255 labels. `objectInfo.csv` has names, pixel
-    ratios and image counts under ADE20K's column names.
+    In a label map the background is 0 and category j is j + 1; with `label_background` the background is a category of
+    its own with value 1, and glyphs start at 2. Maps have 8 bits, or 16 bits for more than 255 labels.
+    `objectInfo.csv` has names, pixel ratios and image counts under ADE20K's column names.
     """
     fill = partial(
         _fill_segmentation, data=data, label_background=label_background, style=style, num_workers=num_workers
@@ -132,7 +132,7 @@ class _SegmentationJob:
     num_labels: int  # without 0
 
     def __call__(self, index: int) -> NDArray[np.int32]:
-        """Save one image and its label map; the number of pixels of labels 1 … num_labels."""
+        """Save one image and its label map; return the number of pixels of labels 1 … num_labels."""
         scene = self.scenes[index]
         name = f"{self.folder}/{self.scenes.split}_{index + 1:08d}"
         first = 1 + self.num_labels - len(self.scenes.glyphs)  # 2 where the background has label 1

@@ -1,4 +1,4 @@
-"""Which categories go into which image, so that every category occurs exactly as often as asked; and data in memory."""
+"""Which categories each generated image shows, so that every category occurs exactly as often as requested."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from equigrad.data.glyphs.scenes import PORTRAIT, Scene, SceneStyle, Split, rend
 
 @dataclass(frozen=True)
 class GlyphData:
-    """How much of what there is to draw: a long-tailed training split and a balanced one to evaluate on.
+    """What a generated data set contains: a long-tailed training split and a balanced split for evaluation.
 
     Args:
-        train_counts: (C,) how often each category is drawn in training; see `equigrad.data.frequency` for profiles.
-        eval_count: how often every category is drawn in the `val` or `test` split.
-        glyphs_per_image: least and greatest number of glyphs in a scene (classification draws one).
-        seed: same seed, same data.
-        num_fonts: in how many fonts a category may appear.
-        image_format: `png` is exact; `jpg` is a fifth of the size and faster.
+        train_counts: number of glyphs of each category in training, (C,); `equigrad.data.frequency` has profiles.
+        eval_count: number of glyphs of every category in the `val` or `test` split.
+        glyphs_per_image: smallest and largest number of glyphs in a scene (classification uses one).
+        seed: the same seed gives the same data.
+        num_fonts: largest number of fonts in which a category appears.
+        image_format: `png` is lossless; `jpg` has a fifth of the size and is faster.
     """
 
     train_counts: Sequence[int] | Counts
@@ -40,12 +40,12 @@ class GlyphData:
             raise ValueError(f"eval_count and seed must be 0 or more, got {self.eval_count} and {self.seed}")
         if self.image_format not in ("png", "jpg"):
             raise ValueError(f'image_format must be "png" or "jpg", got {self.image_format!r}')
-        # Any sequence is welcome; kept as a tuple, data compares and hashes by value.
+        # As a tuple, so that data compares and hashes by value.
         object.__setattr__(self, "train_counts", tuple(checked_counts(self.train_counts).tolist()))
 
     @property
     def num_categories(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.train_counts)
 
     def glyphs(self) -> GlyphSet:
@@ -53,17 +53,17 @@ class GlyphData:
         return choose_glyphs(self.num_categories, self.num_fonts)
 
     def counts(self, split: Split) -> Counts:
-        """(C,) how often each category is drawn in the split."""
+        """Number of glyphs of each category in the split, (C,)."""
         if split == "train":
             return np.array(self.train_counts, dtype=np.int64)
         return np.full(self.num_categories, self.eval_count, dtype=np.int64)
 
     def portraits(self, split: Split) -> list[list[int]]:
-        """Categories of each image when every image shows one glyph."""
+        """The category of each image if every image shows one glyph, as lists of length 1."""
         return [[label] for label in self._shuffled(split, scene_rng(self.seed, split)).tolist()]
 
     def scenes(self, split: Split) -> list[list[int]]:
-        """Categories of each scene; the last scene takes what is left, which may be fewer than the least number."""
+        """The categories of each scene; the last scene may have fewer glyphs than `glyphs_per_image` says."""
         rng = scene_rng(self.seed, split)
         labels = self._shuffled(split, rng)
         least, greatest = self.glyphs_per_image
@@ -71,13 +71,13 @@ class GlyphData:
         return [scene.tolist() for scene in np.split(labels, ends[ends < len(labels)]) if len(scene)]
 
     def _shuffled(self, split: Split, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Every category exactly as often as counted."""
+        """Every category as often as `counts` says, in random order."""
         return rng.permutation(np.repeat(np.arange(self.num_categories), self.counts(split)))
 
 
 @dataclass(frozen=True)
 class SplitScenes:
-    """The scenes of a split, each drawn when asked for: `scenes[i]` depends on seed, split and i alone."""
+    """The scenes of a split, rendered on access; `scenes[i]` depends only on seed, split and i."""
 
     glyphs: GlyphSet
     labels: list[list[int]]
@@ -92,7 +92,7 @@ class SplitScenes:
         return render_scene(self.glyphs, self.labels[index], self.style, self.rng(index))
 
     def rng(self, index: int) -> np.random.Generator:
-        """The generator of scene `index`."""
+        """The random generator of scene `index`."""
         return scene_rng(self.seed, self.split, index)
 
 
@@ -101,7 +101,7 @@ def glyph_images(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Classification data in memory: images (N, H, W, 3) with one glyph each, and labels (N,).
 
-    The very images that `write_classification` puts on disk for the same arguments.
+    `write_classification` writes the same images for the same arguments.
     """
     scenes = SplitScenes(data.glyphs(), data.portraits(split), style, split, data.seed)
     images = np.empty((len(scenes), style.image_size, style.image_size, 3), dtype=np.uint8)

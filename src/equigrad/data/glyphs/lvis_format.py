@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
-from equigrad.data.detection.formats.writing import Json, run_jobs, save_image, write_json
 from equigrad.data.frequency import Counts, lvis_split
 from equigrad.data.glyphs.drawing import GlyphSet
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes
 from equigrad.data.glyphs.scenes import Mask, Scene, SceneStyle, Split, render_scene
+from equigrad.data.glyphs.writing import Json, run_jobs, save_image, write_json
 
 
 @dataclass(frozen=True)
 class Federation:
-    """What the images of a federated data set say about categories that are not annotated everywhere.
+    """Settings of the federated annotation: which categories an image lists as absent or not exhaustive.
 
     Args:
-        num_negatives: how many categories each image lists as verified absent.
-        not_exhaustive_rate: share of images in which one glyph of a listed category is left without annotation.
+        num_negatives: number of categories that each image lists as verified absent.
+        not_exhaustive_rate: share of images in which one glyph of a listed category is not annotated.
     """
 
     num_negatives: int
@@ -36,7 +36,7 @@ def fill_detection(root: Path, data: GlyphData, federation: Federation, style: S
     """Write images and annotation files of both splits into an empty folder."""
     glyphs = data.glyphs()
     (root / "annotations").mkdir()
-    bands = _bands(_image_counts(data.scenes("train"), len(glyphs)))
+    letters = _frequency_letters(_image_counts(data.scenes("train"), len(glyphs)))
     first_id = 1
     splits: tuple[Split, ...] = ("train", "val")
     for split in splits:
@@ -45,7 +45,7 @@ def fill_detection(root: Path, data: GlyphData, federation: Federation, style: S
         job = _DetectionJob(scenes, federation, root / "images", data.image_format, first_id)
         records = run_jobs(job, len(scenes), num_workers)
         image_counts = _image_counts(scenes.labels, len(glyphs))
-        categories = _lvis_categories(glyphs, bands, image_counts, data.counts(split))
+        categories = _lvis_categories(glyphs, letters, image_counts, data.counts(split))
         write_json(root / "annotations" / f"lvis_{split}.json", _lvis_dataset(split, records, categories))
         first_id += len(scenes)  # image ids do not repeat over the splits
 
@@ -59,7 +59,7 @@ class _DetectionJob:
     first_id: int
 
     def __call__(self, index: int) -> tuple[Json, list[Json]]:
-        """Save one image; its LVIS record and the annotations (ids come later)."""
+        """Save one image; return its LVIS record and its annotations, still without ids."""
         labels, rng = self.scenes.labels[index], self.scenes.rng(index)
         unlisted = [labels[0]] if rng.random() < self.federation.not_exhaustive_rate else []
         scene = render_scene(self.scenes.glyphs, labels + unlisted, self.scenes.style, rng)
@@ -77,7 +77,7 @@ class _DetectionJob:
             "width": size,
             "height": size,
             "file_name": file_name,
-            # LVIS readers take folder and file from here; the host cannot exist (RFC 2606).
+            # LVIS readers take folder and file name from here; the host is reserved and never exists (RFC 2606).
             "coco_url": f"http://glyphs.invalid/{file_name}",
         }
 
@@ -101,7 +101,7 @@ def _annotation(scene: Scene, glyph: int, image_id: int) -> Json:
 
 
 def run_lengths(mask: Mask) -> list[int]:
-    """COCO's uncompressed code: lengths of runs down the columns, the first one of zeros (maybe none)."""
+    """Uncompressed run lengths of COCO: runs down the columns; the first one counts zeros and may be 0."""
     pixels = mask.T.ravel()
     edges = np.flatnonzero(pixels[1:] != pixels[:-1]) + 1
     lengths: list[int] = np.diff(edges, prepend=0, append=pixels.size).tolist()
@@ -113,15 +113,15 @@ def _image_counts(scenes: list[list[int]], num_categories: int) -> Counts:
     return np.bincount(np.array(present, dtype=np.int64), minlength=num_categories)
 
 
-def _bands(image_counts: Counts) -> list[str]:
-    """`r`, `c` or `f` for each category."""
-    bands = np.empty(len(image_counts), dtype="<U1")
+def _frequency_letters(image_counts: Counts) -> list[str]:
+    """The frequency letter of each category: `r`, `c` or `f`."""
+    letters = np.empty(len(image_counts), dtype="<U1")
     for name, members in lvis_split(image_counts).items():
-        bands[members] = name[0]
-    return bands.tolist()
+        letters[members] = name[0]
+    return letters.tolist()
 
 
-def _lvis_categories(glyphs: GlyphSet, bands: list[str], image_counts: Counts, instance_counts: Counts) -> list[Json]:
+def _lvis_categories(glyphs: GlyphSet, letters: list[str], image_counts: Counts, instance_counts: Counts) -> list[Json]:
     return [
         {
             "id": label + 1,
@@ -129,7 +129,7 @@ def _lvis_categories(glyphs: GlyphSet, bands: list[str], image_counts: Counts, i
             "synonyms": [name],
             "synset": f"{name}.n.01",
             "def": f"the character {glyphs.characters[label]}",
-            "frequency": bands[label],
+            "frequency": letters[label],
             "image_count": int(image_counts[label]),
             "instance_count": int(instance_counts[label]),
         }

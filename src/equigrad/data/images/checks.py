@@ -1,31 +1,19 @@
-"""Checks of classification data before a long training: what is wrong, how often, and the first case of it."""
+"""Checks of classification data before a long training: each kind of fault, how often it occurs, the first case."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from equigrad.data.findings import Finding, Severity
 from equigrad.data.images.lists import ImageList
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One kind of fault."""
-
-    kind: str
-    count: int
-    first: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.count:,}, the first is {self.first}"
-
-
 def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
-    """Missing files, labels out of range, categories without images, paths listed twice.
+    """Find missing files, labels out of range, categories without images and paths listed more than once.
 
     Args:
-        images: a list, of training or test.
-        decode: also read every image, which finds damaged ones and takes as long as an epoch.
+        images: a training or test list.
+        decode: also decode every image, which finds damaged ones but takes as long as reading a whole epoch.
     """
     listed = zip(images.paths, images.labels.tolist(), images.is_out_of_range().tolist(), strict=True)
     wrong = [f"label {label} of {path}, expected 0..{images.num_classes - 1}" for path, label, bad in listed if bad]
@@ -33,45 +21,40 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
     empty = [f"{name} (label {label})" for label, name in enumerate(images.class_names) if label not in present]
     twice = [path for path, count in Counter(images.paths).items() if count > 1]
     missing = [path for path in images.paths if images.store.size(path) is None]
-    faults = {
-        "missing files": [images.store.name(path) for path in missing],
-        "labels out of range": wrong,
-        "categories without images": empty,
-        "paths listed more than once": twice,
-    }
-    if decode:
-        faults["damaged images"] = _damaged(images, set(missing))
-    return _findings(images.source, faults)
+    cases: list[tuple[Severity, str, list[str]]] = [
+        ("error", "missing files", [images.store.name(path) for path in missing]),
+        ("error", "labels out of range", wrong),
+        ("note", "categories without images", empty),
+        ("note", "paths listed more than once", twice),
+        ("error", "damaged images", _damaged(images, set(missing)) if decode else []),
+    ]
+    return [Finding.of(severity, f"{images.source}: {kind}", found) for severity, kind, found in cases if found]
 
 
 def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True) -> list[Finding]:
-    """Test images that are also in the training set, by path and, under whatever name, by content."""
-    faults: dict[str, list[str]] = {}
+    """Find test images that are also in the training set, by path and by content (under any name)."""
+    cases: dict[str, list[str]] = {}
     if train.store.fingerprint() == test.store.fingerprint():
         train_paths = set(train.paths)
-        faults["test images also in training, by path"] = [path for path in test.paths if path in train_paths]
+        cases["test images also in training, by path"] = [path for path in test.paths if path in train_paths]
     if by_content:
         copies = _copies(train, test)
-        faults["test images also in training, by content"] = [f"{found} = {original}" for found, original in copies]
-    return _findings(test.source, faults)
+        cases["test images also in training, by content"] = [f"{found} = {original}" for found, original in copies]
+    return [Finding.of("error", f"{test.source}: {kind}", found) for kind, found in cases.items() if found]
 
 
 def check_classification(
     train: ImageList, test: ImageList | None = None, *, by_content: bool = True, decode: bool = False
 ) -> list[Finding]:
-    """All checks of a training list and, where there is one, its test list."""
+    """Run all checks on a training list and, if given, its test list."""
     findings = check_images(train, decode=decode)
     if test is not None:
         findings += check_images(test, decode=decode)
         if train.class_names != test.class_names:
             names = f"{train.num_classes} and {test.num_classes} categories"
-            findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+            findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
         findings += check_overlap(train, test, by_content=by_content)
     return findings
-
-
-def _findings(source: str, faults: dict[str, list[str]]) -> list[Finding]:
-    return [Finding(f"{source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
 
 
 def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:
@@ -88,7 +71,7 @@ def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:
 
 def _copies(train: ImageList, test: ImageList) -> list[tuple[str, str]]:
     """Pairs of a test image and a training image with the same content."""
-    # Only files of equal size can be equal, which spares reading most of them.
+    # Only files of equal size can be equal, so most files need not be read.
     train_sizes, test_sizes = _sizes(train), _sizes(test)
     shared_sizes = set(train_sizes.values()) & set(test_sizes.values())
     originals = {_digest(train, path): path for path, size in train_sizes.items() if size in shared_sizes}
@@ -101,7 +84,7 @@ def _copies(train: ImageList, test: ImageList) -> list[tuple[str, str]]:
 
 
 def _sizes(images: ImageList) -> dict[str, int]:
-    """Size of every image that exists."""
+    """File size of every image that exists."""
     sizes = {path: images.store.size(path) for path in images.paths}
     return {path: size for path, size in sizes.items() if size is not None}
 

@@ -1,20 +1,17 @@
-"""Classification data: lists of `path label`, image folders and arrays, and the data set that serves them.
+"""Classification data: a list of images with labels, and the data set that reads them.
 
-    images = read_image_list("train.txt", root="images.zip")          # or read_image_folder, read_arrays, read_cifar
-    dataset = ImageDataset(images, train_transform())
-    image, targets = dataset[0]                                        # (3, H, W) uint8, {"labels": 3, ...}
-
-The readers of the published long-tailed benchmarks are in `equigrad.data.images.published_lists`.
+images = read_images("train.txt")                      # equigrad.data.images.readers
+dataset = ImageDataset(images, train_transform())
+image, targets = dataset[0]                            # (3, H, W) uint8, {"labels": 3, ...}
 """
 
-import csv
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,38 +20,37 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from equigrad.data.frequency import Counts
-from equigrad.data.images.stores import ArrayStore, ImageStore, ZipStore, open_store, read_npz
+from equigrad.data.images.stores import ImageStore
 from equigrad.files import write_atomically
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-_CIFAR_PIXELS = 3 * 32 * 32
 
 
 @dataclass(frozen=True, eq=False)
 class ImageList:
-    """Which images there are and what they show; pixels are read when asked for.
+    """Images and their labels; pixels are read only when needed.
 
-    Labels are as in the file. `category_counts`, and with it every data set, refuses those out of range; the checks of
-    `equigrad.data.images.checks` report them all.
+    Labels are as in the file. `category_counts`, and so every data set, refuses labels out of range; `check_images`
+    reports all of them.
     """
 
     store: ImageStore
     paths: tuple[str, ...]
     labels: Counts = field(repr=False)  # (N,) int64
     class_names: tuple[str, ...] = field(repr=False)
-    source: str  # for messages: the list or folder
+    source: str  # the list or folder, for messages
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.class_names)
 
     @cached_property
     def category_counts(self) -> Counts:
-        """Images of each category, (C,)."""
+        """Number of images of each category, (C,)."""
         wrong = self.is_out_of_range()
         if wrong.any():
             first = int(wrong.argmax())
@@ -64,7 +60,7 @@ class ImageList:
         return np.bincount(self.labels, minlength=self.num_classes).astype(np.int64)
 
     def is_out_of_range(self) -> NDArray[np.bool_]:
-        """Which labels name no category, (N,)."""
+        """Which labels are not in 0 … C-1, (N,)."""
         wrong: NDArray[np.bool_] = (self.labels < 0) | (self.labels >= self.num_classes)
         return wrong
 
@@ -83,10 +79,10 @@ class ImageList:
 
 
 class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
-    """Images as tensors with their labels; batches come from torch's own collate.
+    """Images as tensors with their labels; torch's default collate makes batches.
 
     Args:
-        images: what to read.
+        images: the images and labels.
         transform: from a PIL image in RGB to a tensor; see `equigrad.data.images.transforms`.
     """
 
@@ -98,7 +94,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
 
     @property
     def labels(self) -> Counts:
-        """The category of every image, (N,): what samplers ask for."""
+        """The label of every image, (N,); for samplers."""
         return self.images.labels
 
     def sample_name(self, index: int) -> str:
@@ -106,7 +102,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
         return self.images.store.name(self.images.paths[index])
 
     def fingerprint(self) -> str:
-        """Another text for other images, labels or transforms (as far as these show their settings)."""
+        """A digest that changes with images, labels and transform (as far as its `repr` shows its settings)."""
         lines = (f"{path} {label}" for path, label in zip(self.images.paths, self.images.labels, strict=True))
         text = "\n".join([self.images.store.fingerprint(), repr(self.transform), *self.class_names, *lines])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -118,136 +114,3 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
         path = self.images.paths[index]
         image = self.transform(self.images.store.read(path))
         return image, {"labels": int(self.images.labels[index]), "index": index, "paths": path}
-
-
-def read_image_list(
-    file: str | os.PathLike[str],
-    root: str | os.PathLike[str],
-    *,
-    num_classes: int | None = None,
-    class_names: Sequence[str] | None = None,
-) -> ImageList:
-    """Read lines `path label`.
-
-    Args:
-        file: the list. A path may contain spaces; empty lines are skipped.
-        root: what the paths start from: a folder, a `.zip` or, with indices for paths, a `.npz` file.
-        num_classes: C; None takes it from the names, or else from the largest label.
-        class_names: C names; None takes `classes.csv` beside the list, with columns `label` and `name`, or else
-            numbers.
-    """
-    file = Path(file)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such list of images; expected lines `path label`")
-    paths, labels = _parse(file)
-    if class_names is None:
-        class_names = _names_beside(file)
-    if class_names is None:
-        class_names = [str(label) for label in range(num_classes or int(labels.max()) + 1)]
-    if num_classes is not None and len(class_names) != num_classes:
-        raise ValueError(f"{file}: {num_classes} categories need as many names, got {len(class_names)}")
-    return ImageList(open_store(root), paths, labels, tuple(class_names), str(file))
-
-
-def _parse(file: Path) -> tuple[tuple[str, ...], Counts]:
-    paths, labels = [], []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        path, _, label = line.strip().rpartition(" ")
-        if not path or not label.lstrip("-").isdecimal():
-            raise ValueError(f"{file}, line {number}: expected `path label`, got {line.strip()!r}")
-        paths.append(path.strip())
-        labels.append(int(label))
-    if not paths:
-        raise ValueError(f"{file}: expected lines `path label`, found none")
-    return tuple(paths), np.array(labels, dtype=np.int64)
-
-
-def _names_beside(file: Path) -> list[str] | None:
-    classes = file.parent / "classes.csv"
-    if not classes.is_file():
-        return None
-    with classes.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    if not rows or not {"label", "name"} <= rows[0].keys():
-        raise ValueError(f"{classes}: expected the columns label and name")
-    if [row["label"] for row in rows] != [str(label) for label in range(len(rows))]:
-        raise ValueError(f"{classes}: expected the labels 0..{len(rows) - 1} in order")
-    return [row["name"] for row in rows]
-
-
-def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
-    """One folder a category, in a folder or at the top of a `.zip`; labels follow the sorted names.
-
-    Args:
-        root: the folder of folders.
-        class_names: names of the categories in the order of their labels, such as those of the training set; None
-            takes the folders.
-    """
-    store = open_store(root)
-    if isinstance(store, ArrayStore):
-        raise ValueError(f"{root}: expected a folder or a .zip file with one folder a category")
-    if isinstance(store, ZipStore):
-        files: Iterable[str] = store.archive.namelist()
-    else:
-        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
-    paths = sorted(file for file in files if file.lower().endswith(SUFFIXES) and "/" in file)
-    if not paths:
-        raise ValueError(f"{root}: expected one folder of images a category, found no image in any folder")
-    folders = [path.split("/", 1)[0] for path in paths]
-    names = tuple(sorted(set(folders))) if class_names is None else tuple(class_names)
-    label_of = {name: label for label, name in enumerate(names)}
-    unknown = sorted(set(folders) - label_of.keys())
-    if unknown:
-        raise ValueError(f"{root}: the folder {unknown[0]} is none of the {len(names)} categories")
-    return ImageList(store, tuple(paths), np.array([label_of[name] for name in folders]), names, str(root))
-
-
-def read_arrays(file: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
-    """A `.npz` file with `images` (N, H, W, 3) uint8 and `labels` (N,)."""
-    file = Path(file)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; expected .npz with images (N, H, W, 3) and labels (N,)")
-    labels: NDArray[Any] = read_npz(file, "labels")
-    store = ArrayStore(read_npz(file, "images"), file)
-    return _array_list(store, labels, class_names, str(file))
-
-
-def read_cifar(folder: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageList:
-    """CIFAR-10 or CIFAR-100 in the binary version: the Python version is pickled, and unpickling runs what it says."""
-    folder = Path(folder)
-    if (folder / "batches.meta.txt").is_file():
-        names_file, files, num_labels = "batches.meta.txt", [f"data_batch_{number}.bin" for number in range(1, 6)], 1
-    elif (folder / "fine_label_names.txt").is_file():
-        names_file, files, num_labels = "fine_label_names.txt", ["train.bin"], 2
-    else:
-        raise FileNotFoundError(
-            f"{folder}: expected CIFAR's binary version, cifar-10-batches-bin with batches.meta.txt or "
-            "cifar-100-binary with fine_label_names.txt"
-        )
-    if split == "test":
-        files = ["test_batch.bin" if num_labels == 1 else "test.bin"]
-    records = np.concatenate([_cifar_records(folder / file, num_labels) for file in files])
-    images = records[:, num_labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    names = (folder / names_file).read_text(encoding="utf-8").split()
-    store = ArrayStore(np.ascontiguousarray(images), folder / split)
-    return _array_list(store, records[:, num_labels - 1], names, f"{folder} ({split})")
-
-
-def _cifar_records(file: Path, num_labels: int) -> NDArray[np.uint8]:
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; expected a part of CIFAR's binary version")
-    content = np.fromfile(file, dtype=np.uint8)
-    length = num_labels + _CIFAR_PIXELS
-    if content.size == 0 or content.size % length:
-        raise ValueError(f"{file}: expected records of {length} bytes, got {content.size} bytes")
-    return content.reshape(-1, length)
-
-
-def _array_list(store: ArrayStore, labels: NDArray[Any], class_names: Sequence[str] | None, source: str) -> ImageList:
-    if labels.shape != (len(store.images),) or not np.issubdtype(labels.dtype, np.integer) or not labels.size:
-        raise ValueError(f"{source}: labels must be {len(store.images)} integers, got {labels.shape} {labels.dtype}")
-    names = class_names if class_names is not None else [str(label) for label in range(int(labels.max()) + 1)]
-    paths = tuple(str(index) for index in range(len(labels)))
-    return ImageList(store, paths, labels.astype(np.int64), tuple(names), source)

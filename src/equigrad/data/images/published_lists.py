@@ -1,11 +1,12 @@
-"""ImageNet-LT, Places-LT and iNaturalist 2018 in the layouts they were published in."""
+"""Readers of ImageNet-LT, Places-LT and iNaturalist 2018 in their published layouts."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from equigrad.data.images.lists import ImageList, read_image_list
+from equigrad.data.images.lists import ImageList
+from equigrad.data.images.readers import read_image_list
 
 Benchmark = Literal["imagenet_lt", "places_lt", "inaturalist18"]
 Split = Literal["train", "val", "test"]
@@ -13,11 +14,11 @@ Split = Literal["train", "val", "test"]
 
 @dataclass(frozen=True)
 class PublishedLists:
-    """The list files of a benchmark, and what to place where."""
+    """The list files of a benchmark, and which files must be where."""
 
     num_classes: int
     files: dict[str, str]
-    placing: str
+    instruction: str  # for error messages
 
 
 # The lists of the first two are those of "Large-Scale Long-Tailed Recognition in an Open World" (CVPR 2019), the third
@@ -48,13 +49,13 @@ def read_published(
     *,
     lists: str | os.PathLike[str] | None = None,
 ) -> ImageList:
-    """A split of a published benchmark.
+    """Read a split of a published benchmark.
 
     Args:
-        benchmark: which one.
-        root: what the paths in the lists start from.
+        benchmark: "imagenet_lt", "places_lt" or "inaturalist18".
+        root: what the paths in the lists are relative to.
         split: "train", "val" or "test".
-        lists: the folder of the list files; None is `root`.
+        lists: the folder with the list files; None is `root`.
     """
     if benchmark not in PUBLISHED:
         raise ValueError(f"benchmark must be one of {sorted(PUBLISHED)}, got {benchmark!r}")
@@ -63,8 +64,8 @@ def read_published(
         raise ValueError(f"split must be one of {sorted(published.files)}, got {split!r}")
     file = Path(root if lists is None else lists, published.files[split])
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such list; {published.placing}")
+        raise FileNotFoundError(f"{file}: no such list; {published.instruction}")
     images = read_image_list(file, root, num_classes=published.num_classes)
     if images.store.size(images.paths[0]) is None:
-        raise FileNotFoundError(f"{images.store.name(images.paths[0])}: no such image; {published.placing}")
+        raise FileNotFoundError(f"{images.store.name(images.paths[0])}: no such image; {published.instruction}")
     return images

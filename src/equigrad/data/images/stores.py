@@ -1,6 +1,7 @@
-"""Where images lie: a folder, a zip archive read in place, or an array; all are read by path, and errors name files."""
+"""Where images are stored: a folder, a zip archive (read without unpacking), an array, or files in memory."""
 
 import hashlib
+import io
 import os
 import zipfile
 import zlib
@@ -11,38 +12,38 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-# What damaged images make their readers raise.
+# What Pillow and zipfile raise for damaged images.
 _UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
 
 
 class ImageStore(Protocol):
-    """Images by path."""
+    """Images that are read by path; errors name the file."""
 
     root: Path
 
     def read(self, path: str) -> Image.Image:
-        """The image in RGB; FileNotFoundError or OSError that names the file."""
+        """Decode an image to RGB; FileNotFoundError or OSError names the file."""
         ...
 
     def content(self, path: str) -> bytes:
-        """What is stored, to find copies."""
+        """The stored bytes, to find copies."""
         ...
 
     def size(self, path: str) -> int | None:
-        """Number of stored bytes, None if there is no such image: cheap, without reading it."""
+        """Number of stored bytes, or None if there is no such image; the image is not read."""
         ...
 
     def name(self, path: str) -> str:
-        """What a message calls the image."""
+        """The name of an image in messages."""
         ...
 
     def fingerprint(self) -> str:
-        """Another text for another place."""
+        """A text that differs between stores, and after a store changed."""
         ...
 
 
 def open_store(root: str | os.PathLike[str]) -> ImageStore:
-    """A folder, a `.zip` file, or a `.npz` file with `images` (N, H, W, 3) uint8."""
+    """Open a folder, a `.zip` file, or a `.npz` file with `images` (N, H, W, 3) uint8."""
     root = Path(root)
     if root.is_dir():
         return FolderStore(root)
@@ -62,7 +63,7 @@ class FolderStore:
         self.root = root
 
     def read(self, path: str) -> Image.Image:
-        """The image in RGB."""
+        """Decode an image to RGB; FileNotFoundError or OSError names it."""
         try:
             with (self.root / path).open("rb") as stream:
                 return _decoded(stream)
@@ -72,27 +73,27 @@ class FolderStore:
             raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
 
     def content(self, path: str) -> bytes:
-        """The bytes of the file."""
+        """The bytes of the image file."""
         return (self.root / path).read_bytes()
 
     def size(self, path: str) -> int | None:
-        """Bytes of the file."""
+        """File size in bytes, or None if there is no such file."""
         try:
             return (self.root / path).stat().st_size
         except OSError:
             return None
 
     def name(self, path: str) -> str:
-        """The file."""
+        """The path of the file, root included."""
         return str(self.root / path)
 
     def fingerprint(self) -> str:
-        """The folder."""
+        """The absolute path of the folder."""
         return str(self.root.resolve())
 
 
 class ZipStore:
-    """Image files inside a zip archive, which every process opens for itself."""
+    """Image files in a zip archive; every process opens the archive itself."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -101,7 +102,7 @@ class ZipStore:
 
     @property
     def archive(self) -> zipfile.ZipFile:
-        """The archive, opened by this process: workers that shared one handle would move each other's position."""
+        """The archive, opened by this process: processes that share a handle would disturb each other's position."""
         if self._archive is None or self._process != os.getpid():
             try:
                 self._archive = zipfile.ZipFile(self.root)
@@ -114,7 +115,7 @@ class ZipStore:
         return {"root": self.root, "_archive": None, "_process": 0}
 
     def read(self, path: str) -> Image.Image:
-        """The image in RGB."""
+        """Decode an image to RGB; FileNotFoundError or OSError names it."""
         try:
             with self.archive.open(path) as stream:
                 return _decoded(stream)  # type: ignore[arg-type]
@@ -124,20 +125,20 @@ class ZipStore:
             raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
 
     def content(self, path: str) -> bytes:
-        """The bytes of the file."""
+        """The bytes of the image file."""
         return self.archive.read(path)
 
     def size(self, path: str) -> int | None:
-        """Bytes of the file, not compressed."""
+        """Uncompressed size in bytes, or None if there is no such file."""
         info = self.archive.NameToInfo.get(path)
         return None if info is None else info.file_size
 
     def name(self, path: str) -> str:
-        """Archive and path."""
+        """The path of the archive followed by that in it."""
         return f"{self.root}/{path}"
 
     def fingerprint(self) -> str:
-        """The archive, and when it was written."""
+        """The absolute path, size and modification time of the archive."""
         status = self.root.stat()
         return f"{self.root.resolve()} {status.st_size} {status.st_mtime_ns}"
 
@@ -152,31 +153,69 @@ class ArrayStore:
         self.root = root
 
     def read(self, path: str) -> Image.Image:
-        """The image in RGB."""
+        """Decode an image to RGB; FileNotFoundError or OSError names it."""
         if self.size(path) is None:
             raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.images)}")
         return Image.fromarray(self.images[int(path)])
 
     def content(self, path: str) -> bytes:
-        """The pixels."""
+        """The bytes of the pixels."""
         image: NDArray[np.uint8] = self.images[int(path)]
         return image.tobytes()
 
     def size(self, path: str) -> int | None:
-        """Bytes of the pixels."""
+        """Bytes of an image's pixels, or None if there is no such index."""
         return self.images[0].nbytes if path.isdecimal() and int(path) < len(self.images) else None
 
     def name(self, path: str) -> str:
-        """File and index."""
+        """The file followed by the index in brackets."""
         return f"{self.root}[{path}]"
 
     def fingerprint(self) -> str:
-        """The file and all pixels."""
+        """The file and a digest of all pixels."""
         return f"{self.root.resolve()} {hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()}"
 
 
+class MemoryStore:
+    """Encoded image files (PNG, JPEG, …) in memory, by path.
+
+    Args:
+        files: the bytes of each file.
+        root: what error messages call the store.
+    """
+
+    def __init__(self, files: dict[str, bytes], root: Path) -> None:
+        self.files, self.root = files, root
+
+    def read(self, path: str) -> Image.Image:
+        """Decode an image to RGB; FileNotFoundError or OSError names it."""
+        content = self.content(path)
+        try:
+            return _decoded(io.BytesIO(content))
+        except _UNREADABLE as error:
+            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+
+    def content(self, path: str) -> bytes:
+        """The bytes of the image file."""
+        if path not in self.files:
+            raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.files)}")
+        return self.files[path]
+
+    def size(self, path: str) -> int | None:
+        """File size in bytes, or None if there is no such file."""
+        return len(self.files[path]) if path in self.files else None
+
+    def name(self, path: str) -> str:
+        """The root followed by the path in brackets."""
+        return f"{self.root}[{path}]"
+
+    def fingerprint(self) -> str:
+        """A digest of all files."""
+        return hashlib.sha256(b"".join(self.files.values())).hexdigest()
+
+
 def read_npz(file: Path, name: str) -> NDArray[np.uint8]:
-    """One array of an `.npz` file; nothing in it is unpickled."""
+    """Read one array of an `.npz` file; pickled arrays are refused."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             if name not in arrays:
@@ -191,5 +230,5 @@ def _decoded(stream: BinaryIO) -> Image.Image:
     try:
         with Image.open(stream) as image:
             return image.convert("RGB")
-    except UnidentifiedImageError:  # its own message shows the stream; the caller knows the name
+    except UnidentifiedImageError:  # its message would show the stream object; the caller adds the name
         raise UnidentifiedImageError("not an image, or of a format that Pillow does not read") from None

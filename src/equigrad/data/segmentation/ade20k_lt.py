@@ -1,8 +1,8 @@
-"""ADE20K-LT: a long-tailed subset of a segmentation set, after the paper's text (Sec. 5.4).
+"""ADE20K-LT: a long-tailed subset of a segmentation set, built from the paper's text (Sec. 5.4).
 
-Category i, in the order from head to tail, has the ratio exp(-0.01 i); the categories are visited from the tail to the
-head. What a visit does is not said, and no list or code is public: the readings of the text are functions here, and
-docs/ade20k_lt.md says why `quota` is the default.
+Category i, counted from the head, keeps the ratio exp(-0.01 i), and the categories are processed from the tail to the
+head. The paper does not say what is done for a category, and neither list nor code is public. The possible readings of
+the text are functions here; docs/ade20k_lt.md explains why `quota` is the default.
 
     presence = count_pixels(read_ade20k(folder, "training")).presence
     subset = long_tailed_subset(presence)
@@ -10,7 +10,7 @@ docs/ade20k_lt.md says why `quota` is the default.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -32,16 +32,16 @@ PUBLISHED_SIZE, ADE20K_SIZE = 11_578, 20_210
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """Which images stay, and what that does to the categories."""
+    """The images that are kept, and the counts of the categories before and after."""
 
     kept: Counts  # indices of images, ascending
     counts_before: Counts  # (C,) images that contain each category
-    counts_after: Counts
-    ratios: NDArray[np.float64]  # (C,)
+    counts_after: Counts  # (C,)
+    ratios: NDArray[np.float64]  # (C,) exp(-rate i)
 
     @property
     def lost(self) -> Counts:
-        """Categories that had images and have none any more."""
+        """Categories that had images before and have none now."""
         return np.flatnonzero((self.counts_before > 0) & (self.counts_after == 0))
 
 
@@ -56,16 +56,16 @@ def long_tailed_subset(
     """Choose images; the same arguments choose the same images on every machine.
 
     Args:
-        presence: (N, C); see `presence_matrix` for lists of categories.
+        presence: which categories are in which images, (N, C) bool; `count_pixels(data).presence`.
         rate: the ratio of the i-th category from the head is exp(-rate i).
-        reading: of the paper's text, what is done for each category, from the tail to the head.
-            `quota`: if more than ratio x (its images at the start) are still there, remove random ones down to that.
-            `drop`: remove 1 - ratio of its images that are still there.
-            `rarest`: of the images whose category nearest to the tail it is, keep the ratio.
-            `union`: an image stays if any of its categories draws it, each drawing the ratio of its images.
-            `top_up`: add random images until the ratio of its images is there.
-        head_first: the C categories from head to tail; None is their own order, as in ADE20K.
-        seed: of the choice.
+        reading: how to read the paper's text: what is done for each category, from the tail to the head.
+            `quota`: if more than ratio x (all its images) are left, remove random ones down to that number.
+            `drop`: remove the share 1 - ratio of its images that are left.
+            `rarest`: of the images in which it is the rarest category, keep the ratio.
+            `union`: every category selects the ratio of its images at random; an image that any selects is kept.
+            `top_up`: add random images until the ratio of its images is kept.
+        head_first: the C categories from head to tail; None is the order of labels, as in ADE20K.
+        seed: seed of the random choice.
     """
     if presence.ndim != 2 or presence.dtype != np.bool_:
         raise ValueError(f"presence must be (N, C) bool, got {presence.shape} {presence.dtype}")
@@ -83,42 +83,33 @@ def long_tailed_subset(
     return Subset(np.flatnonzero(is_kept), presence.sum(0), presence[is_kept].sum(0), ratios)
 
 
-def presence_matrix(image_categories: Sequence[Collection[int]], num_classes: int) -> Presence:
-    """The categories of every image as a matrix (N, C)."""
-    presence = np.zeros((len(image_categories), num_classes), dtype=np.bool_)
-    for image, categories in enumerate(image_categories):
-        if any(not 0 <= category < num_classes for category in categories):
-            raise ValueError(f"categories of image {image} must be in 0..{num_classes - 1}, got {sorted(categories)}")
-        presence[image, list(categories)] = True
-    return presence
-
-
 def simulated_presence(
     image_counts: Sequence[int] | Counts, num_images: int, *, richness: float = 0.5, seed: int = 0
 ) -> Presence:
-    """Made-up presence (N, C) in which every category has exactly its true number of images.
+    """Simulate presence (N, C) so that every category has exactly its true number of images.
 
-    An image has a richness w, log-normal; category j takes its n_j images without putting back, with odds proportional
-    to w, whatever else is in them. So some images hold many categories and some few, but none attracts another.
+    Every image has a richness w (log-normal). Category j gets n_j images, sampled without replacement with weights w
+    and independently of other categories. So some images have many categories and some few, but categories are not
+    correlated.
 
     Args:
         image_counts: n_j, (C,).
         num_images: N.
-        richness: standard deviation of log w; 0 makes all images alike.
-        seed: of the draw.
+        richness: standard deviation of log w; 0 gives all images the same weight.
+        seed: seed of the simulation.
     """
     rng = np.random.default_rng(seed)
     richnesses = rng.normal(0, richness, num_images) if richness else np.zeros(num_images)
     presence = np.zeros((num_images, len(image_counts)), dtype=np.bool_)
     for category, count in enumerate(image_counts):
-        # The n largest of log w + Gumbel noise are n draws without putting back (Efraimidis and Spirakis, 2006).
+        # The n largest of log w + Gumbel noise are a sample without replacement (Efraimidis and Spirakis, 2006).
         keys = richnesses + rng.gumbel(size=num_images)
         presence[np.argsort(-keys, kind="stable")[:count], category] = True
     return presence
 
 
 def head_to_tail(pixels: CategoryPixels, order: Order) -> Counts:
-    """Categories in their own order, or by pixels or images, most first."""
+    """The categories from head to tail: in the order of labels, or by pixels or images, most first."""
     if order == "index":
         return np.arange(pixels.pixels.shape[1])
     if order not in get_args(Order):
@@ -138,27 +129,27 @@ def write_long_tailed(
     num_workers: int = 0,
     progress: Progress | None = None,
 ) -> str:
-    """Choose a long-tailed subset of a training set, write the names of its images and report it as text.
+    """Choose a long-tailed subset of a training set, write the names of its images, and return a report as text.
 
     Args:
         data: the training set.
-        output: the list, one name a line; appears complete or not at all. `SegmentationData.listed` reads it.
+        output: the list to write, one name on each line; `SegmentationData.listed` reads it.
         rate, reading, seed: see `long_tailed_subset`.
-        order: which categories are the head: the first ("index", as in ADE20K), those with most "pixels" or "images".
+        order: which categories form the head: the first ("index", as in ADE20K), those with most "pixels" or "images".
         cache, num_workers, progress: see `count_pixels`.
     """
     pixels = count_pixels(data, cache=cache, num_workers=num_workers, progress=progress)
     head_first = head_to_tail(pixels, order)
     subset = long_tailed_subset(pixels.presence, rate=rate, reading=reading, head_first=head_first, seed=seed)
     if not len(subset.kept):
-        raise ValueError(f"{data.source}: no image is left with rate {rate} and reading {reading}")
+        raise ValueError(f"{data.source}: rate {rate} and reading {reading} leave no image; choose a smaller rate")
     file = data.subset(subset.kept).write_list(output)
     settings = f"reading {reading}, rate {rate:g}, order {order}, seed {seed}"
     return f"{file}: {report(subset, data.class_names, len(data), head_first)}\n{settings}"
 
 
 def report(subset: Subset, class_names: Sequence[str], num_images: int, head_first: Counts) -> str:
-    """Images kept and, for three equal groups and the extremes, images with a category before and after."""
+    """A table with the images of a category before and after, for three equal groups and for the extremes."""
     lines = [f"{len(subset.kept):,} of {num_images:,} images kept"]
     lines.append(f"{'images with a category':28}{'before':>10}{'after':>10}{'kept':>8}{'ratio':>8}")
     for name, members in zip(("head", "medium", "tail"), np.array_split(head_first, 3), strict=True):
@@ -194,7 +185,7 @@ def _removed(
     is_kept = np.ones(len(presence), dtype=np.bool_)
     for category in tail_first.tolist():
         left = np.flatnonzero(presence[:, category] & is_kept)
-        is_kept[_drawn(left, surplus(category, len(left)), seed, category)] = False
+        is_kept[_random_subset(left, surplus(category, len(left)), seed, category)] = False
     return is_kept
 
 
@@ -203,7 +194,8 @@ def _rarest(presence: Presence, ratios: NDArray[np.float64], tail_first: Counts,
     for category in tail_first.tolist():
         images = np.flatnonzero(presence[:, category] & ~is_decided)
         is_decided[images] = True
-        is_kept[_drawn(images, len(images) - round(float(ratios[category]) * len(images)), seed, category)] = False
+        num_removed = len(images) - round(float(ratios[category]) * len(images))
+        is_kept[_random_subset(images, num_removed, seed, category)] = False
     return is_kept
 
 
@@ -218,7 +210,7 @@ def _top_up(presence: Presence, ratios: NDArray[np.float64], tail_first: Counts,
 def _added(
     presence: Presence, ratios: NDArray[np.float64], tail_first: Counts, seed: int, *, counts_chosen: bool
 ) -> NDArray[np.bool_]:
-    """Add random images of each category; `counts_chosen`: only as many as are missing."""
+    """Add random images of each category; with `counts_chosen` only as many as are missing."""
     is_kept = np.zeros(len(presence), dtype=np.bool_)
     for category in tail_first.tolist():
         images = np.flatnonzero(presence[:, category])
@@ -226,12 +218,12 @@ def _added(
         if counts_chosen:
             wanted -= int(is_kept[images].sum())
             images = images[~is_kept[images]]
-        is_kept[_drawn(images, wanted, seed, category)] = True
+        is_kept[_random_subset(images, wanted, seed, category)] = True
     return is_kept
 
 
-def _drawn(images: Counts, count: int, seed: int, category: int) -> Counts:
-    # A generator for each category: the draw of one does not depend on how much another one drew.
+def _random_subset(images: Counts, count: int, seed: int, category: int) -> Counts:
+    # One generator for each category, so that its choice does not depend on the other categories.
     return np.random.default_rng((seed, category)).permutation(images)[: max(count, 0)]
 
 

@@ -1,10 +1,9 @@
-"""How many pixels of each category every image has: one pass over the label maps, kept in a file if one is named."""
+"""Counting the pixels of each category in every image: one pass over the label maps, with an optional cache file."""
 
 import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,46 +16,41 @@ from equigrad.data.segmentation.data import SegmentationData
 from equigrad.files import atomic_write
 from equigrad.labels import IGNORE
 
-Progress = Callable[[int, int], None]  # called with how many label maps are done, and of how many
+Progress = Callable[[int, int], None]  # called with the number of label maps read, and of all
 
 
 @dataclass(frozen=True, eq=False)
 class CategoryPixels:
-    """Pixels by image and category."""
+    """Number of pixels of each category in each image."""
 
     pixels: NDArray[np.int64]  # (N, C)
-    ignored: Counts  # (N,)
+    ignored: Counts  # (N,) ignored pixels of each image
 
     @property
     def presence(self) -> NDArray[np.bool_]:
-        """Which categories are in which images, (N, C)."""
+        """Which categories are in which images, (N, C) bool."""
         present: NDArray[np.bool_] = self.pixels > 0
         return present
 
-    @cached_property
-    def image_categories(self) -> list[list[int]]:
-        """The categories of every image: what samplers ask for."""
-        return [np.flatnonzero(row).tolist() for row in self.presence]
-
     @property
     def pixel_counts(self) -> Counts:
-        """Pixels of each category, (C,)."""
+        """Number of pixels of each category, (C,)."""
         counts: Counts = self.pixels.sum(0)
         return counts
 
     @property
     def image_counts(self) -> Counts:
-        """Images that contain each category, (C,)."""
+        """Number of images that contain each category, (C,)."""
         counts: Counts = self.presence.sum(0)
         return counts
 
 
 class LabelReading(NamedTuple):
-    """Pixels of one label map, or why there are none."""
+    """The pixel counts of one label map, or why it cannot be used."""
 
     pixels: NDArray[np.int64]  # (C + 1,): the last counts ignored pixels
     size: tuple[int, int]  # height, width
-    fault: str
+    fault: str  # empty if there is none
 
 
 def count_pixels(
@@ -66,12 +60,12 @@ def count_pixels(
     num_workers: int = 0,
     progress: Progress | None = None,
 ) -> CategoryPixels:
-    """Read all label maps; ValueError names the first that is wrong.
+    """Count the pixels of all label maps; ValueError names the first that cannot be used.
 
     Args:
         data: images and label maps.
-        cache: `.npz` file to read the counts from if it is that of the same data, else to write them to.
-        num_workers: processes that read; 0 reads in this one.
+        cache: `.npz` file; the counts are read from it if it belongs to the same data, else written to it.
+        num_workers: number of processes that read; 0 reads in this process.
         progress: called after each label map.
     """
     if cache is not None and (found := _read_cache(cache, data)) is not None:
@@ -79,7 +73,7 @@ def count_pixels(
     readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
     wrong = [reading.fault for reading in readings if reading.fault]
     if wrong:
-        more = f" (and {len(wrong) - 1:,} more label maps are wrong)" if len(wrong) > 1 else ""
+        more = f" (and {len(wrong) - 1:,} more label maps cannot be used)" if len(wrong) > 1 else ""
         raise ValueError(f"{wrong[0]}{more}")
     pixels = np.array([reading.pixels for reading in readings]).reshape(len(data), data.num_classes + 1)
     counted = CategoryPixels(pixels[:, :-1], pixels[:, -1])
@@ -91,9 +85,9 @@ def count_pixels(
 def scan_label_maps(
     data: SegmentationData, *, num_workers: int = 0, progress: Progress | None = None
 ) -> list[LabelReading]:
-    """Pixels or fault of every label map, in order."""
+    """Pixel counts or fault of every label map, in order."""
     loader: DataLoader[LabelReading] = DataLoader(
-        _LabelMaps(data), batch_size=None, collate_fn=_as_it_is, num_workers=num_workers
+        _LabelMaps(data), batch_size=None, collate_fn=_unchanged, num_workers=num_workers
     )
     readings = []
     for reading in loader:
@@ -104,13 +98,13 @@ def scan_label_maps(
 
 
 def show_progress(done: int, total: int) -> None:
-    """Say on stderr how far reading has come: in a terminal a hundred times, elsewhere at the end."""
+    """Print progress to stderr: about a hundred times in a terminal, else only at the end."""
     if done == total or (sys.stderr.isatty() and done % max(total // 100, 1) == 0):
         print(f"\r{done:,} of {total:,} label maps", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 class _LabelMaps(Dataset[LabelReading]):
-    """Faults are returned: an error raised in a worker would arrive with the worker's traceback in its message."""
+    """Returns faults instead of raising them: an error of a worker would arrive with a traceback in its message."""
 
     def __init__(self, data: SegmentationData) -> None:
         self.data = data
@@ -128,12 +122,12 @@ class _LabelMaps(Dataset[LabelReading]):
         return LabelReading(np.bincount(categories, minlength=self.data.num_classes + 1), size, "")
 
 
-def _as_it_is(reading: Any) -> Any:
+def _unchanged(reading: Any) -> Any:
     return reading
 
 
 def _read_cache(cache: Path, data: SegmentationData) -> CategoryPixels | None:
-    """What the file holds, or None if it is not there, damaged, or of other data."""
+    """The cached counts, or None if the file is missing, damaged, or belongs to other data."""
     try:
         with np.load(cache, allow_pickle=False) as arrays:
             if str(arrays["fingerprint"]) != data.fingerprint():

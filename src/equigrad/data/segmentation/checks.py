@@ -1,40 +1,43 @@
-"""Checks of segmentation data before a long training: what is wrong, how often, and the first case of it."""
+"""Checks of segmentation data before a long training: each kind of fault, how often it occurs, the first case."""
 
 from collections import Counter
 
 import numpy as np
 
-from equigrad.data.images.checks import Finding, check_overlap
+from equigrad.data.findings import Finding, Severity
+from equigrad.data.images.checks import check_overlap
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.segmentation.category_pixels import CategoryPixels, LabelReading, Progress, scan_label_maps
 from equigrad.data.segmentation.data import SegmentationData
-from equigrad.data.segmentation.label_maps import check_sizes, stored_size
+from equigrad.data.segmentation.label_maps import check_sizes
 
 
 def check_label_maps(
     data: SegmentationData, *, decode: bool = False, num_workers: int = 0, progress: Progress | None = None
 ) -> list[Finding]:
-    """Label maps that cannot be read or have wrong values, sizes other than the image's, categories without pixels.
+    """Find unusable label maps, images of another size than their label map, and categories without pixels.
 
     Args:
         data: images and label maps.
-        decode: also read every image to its end, which finds truncated ones; else only their headers are.
-        num_workers: processes that read label maps.
+        decode: also decode every image, which finds truncated ones; else only headers are read.
+        num_workers: number of processes that read label maps.
         progress: called after each label map.
     """
     readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
-    faults = {
-        "label maps that cannot be used": [reading.fault for reading in readings if reading.fault],
-        "images that cannot be used, or of another size": _wrong_images(data, readings, decode),
-        "images without any labelled pixel": [
-            data.label_name(index)
-            for index, reading in enumerate(readings)
-            if not reading.fault and not reading.pixels[:-1].any()
-        ],
-        "categories without pixels": _absent(data, readings),
-        "images listed more than once": [name for name, count in Counter(data.names).items() if count > 1],
-    }
-    return [Finding(f"{data.source}: {kind}", len(cases), cases[0]) for kind, cases in faults.items() if cases]
+    unlabelled = [
+        data.label_name(index)
+        for index, reading in enumerate(readings)
+        if not reading.fault and not reading.pixels[:-1].any()
+    ]
+    cases: list[tuple[Severity, str, list[str]]] = [
+        ("error", "label maps that cannot be used", [reading.fault for reading in readings if reading.fault]),
+        ("error", "images that cannot be used, or of another size", _wrong_images(data, readings, decode)),
+        ("note", "images without any labelled pixel", unlabelled),
+        ("note", "categories without pixels", _absent(data, readings)),
+        ("note", "images listed more than once", [name for name, count in Counter(data.names).items() if count > 1]),
+    ]
+    return [Finding.of(severity, f"{data.source}: {kind}", found) for severity, kind, found in cases if found]
 
 
 def check_segmentation(
@@ -46,20 +49,20 @@ def check_segmentation(
     num_workers: int = 0,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """All checks of a training set and, where there is one, its test set; `by_content` finds copies of its images."""
+    """Run all checks on a training set and, if given, its test set; `by_content` also finds renamed copies."""
     findings = check_label_maps(train, decode=decode, num_workers=num_workers, progress=progress)
     if test is None:
         return findings
     findings += check_label_maps(test, decode=decode, num_workers=num_workers, progress=progress)
     if train.class_names != test.class_names:
         names = f"{train.num_classes} and {test.num_classes} categories"
-        findings.append(Finding(f"{test.source}: other category names than in training", 1, names))
+        findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
     findings += check_overlap(_images(train), _images(test), by_content=by_content)
     return findings
 
 
 def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
-    """Images, ignored pixels, and how unequal the categories are, as text."""
+    """A text table with pixels and images of each category, most frequent first."""
     counts, images = pixels.pixel_counts, pixels.image_counts
     labelled, ignored = int(counts.sum()), int(pixels.ignored.sum())
     order = np.argsort(-counts, kind="stable")
@@ -80,7 +83,7 @@ def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
 
 
 def _images(data: SegmentationData) -> ImageList:
-    """The images alone."""
+    """The images without their label maps."""
     return ImageList(data.store, data.paths, np.zeros(len(data), dtype=np.int64), data.class_names, data.source)
 
 
@@ -90,7 +93,7 @@ def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: 
         try:
             if decode:
                 data.read_image(index)
-            size = stored_size(data.store, data.paths[index])
+            size = stored_image_size(data.store, data.paths[index])
             if not reading.fault:
                 check_sizes(data.image_name(index), size, data.label_name(index), reading.size)
         except (ValueError, OSError) as error:

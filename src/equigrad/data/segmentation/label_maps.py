@@ -1,4 +1,4 @@
-"""Label maps: from the values stored in an image file to categories, with errors that name file and value."""
+"""Reading label maps: from the values stored in an image file to labels; errors name the file and the value."""
 
 import io
 import zipfile
@@ -16,9 +16,9 @@ from equigrad.labels import IGNORE
 
 LabelMap = NDArray[np.int16]  # (H, W): 0 … C-1, or IGNORE
 
-_UNKNOWN = -1  # in the table of values: no category, and not ignored either
-_NUM_VALUES = 1 << 16  # what a PNG of 16 bits can hold
-_INDEX_MODES = ("1", "L", "P", "I;16", "I;16B", "I")  # one channel of whole numbers; "P" has a palette beside it
+_UNKNOWN = -1  # in the table of values: neither a category nor ignored
+_NUM_VALUES = 1 << 16  # of a 16-bit PNG
+_INDEX_MODES = ("1", "L", "P", "I;16", "I;16B", "I")  # one channel of integers; "P" has a palette too
 _MAX_BYTES = 1 << 29  # of a file
 _MAX_PIXELS = 1 << 27
 _UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
@@ -26,11 +26,11 @@ _UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.B
 
 @dataclass(frozen=True)
 class LabelValues:
-    """What the values of a label map mean.
+    """The meaning of the values of a label map.
 
     Args:
         categories: the value of each category, in the order of the categories.
-        ignored: values of pixels that are not samples.
+        ignored: values of pixels that do not count.
     """
 
     categories: tuple[int, ...]
@@ -42,23 +42,23 @@ class LabelValues:
             raise ValueError(f"values of a label map must be in 0..{_NUM_VALUES - 1}, got {min(values)}..{max(values)}")
         twice = sorted({value for value in values if values.count(value) > 1})
         if twice:
-            raise ValueError(f"value {twice[0]} stands for two categories, or for one and for ignored pixels")
+            raise ValueError(f"value {twice[0]} is used for two categories, or for a category and for ignored pixels")
 
     @classmethod
-    def counted(cls, num_classes: int, *, first: int = 0, ignored: Iterable[int] = ()) -> "LabelValues":
-        """Values `first`, `first` + 1, … for the categories."""
+    def consecutive(cls, num_classes: int, *, first: int = 0, ignored: Iterable[int] = ()) -> "LabelValues":
+        """Categories with the values `first`, `first` + 1, …."""
         return cls(tuple(range(first, first + num_classes)), tuple(ignored))
 
     @cached_property
     def table(self) -> NDArray[np.int16]:
-        """The category of every value that can be stored, (65536,)."""
+        """The label of every possible value, (65536,)."""
         table = np.full(_NUM_VALUES, _UNKNOWN, dtype=np.int16)
         table[list(self.categories)] = np.arange(len(self.categories))
         table[list(self.ignored)] = IGNORE
         return table
 
     def to_categories(self, values: NDArray[np.unsignedinteger], name: str) -> LabelMap:
-        """Categories of stored values (H, W); `name` is what an error calls the file."""
+        """Convert stored values (H, W) to labels; `name` is the file in error messages."""
         categories: LabelMap = self.table[values]
         unknown = categories == _UNKNOWN
         if unknown.any():
@@ -67,19 +67,19 @@ class LabelValues:
         return categories
 
     def expected(self) -> str:
-        """The values in words."""
+        """The valid values as text, for error messages."""
         ignored = f" or {_spans(self.ignored)} (ignored)" if self.ignored else ""
         return f"{_spans(self.categories)}{ignored}"
 
 
 def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
-    """The values of a label map, (H, W) uint8 or uint16, without any conversion of colours."""
+    """Read the values of a label map, (H, W) uint8 or uint16, without any conversion of colours."""
     name = store.name(path)
     size = store.size(path)
     if size is None:
         raise FileNotFoundError(f"{name}: no such label map")
     if size > _MAX_BYTES:
-        raise OSError(f"{name}: a label map of {size:,} bytes, expected at most {_MAX_BYTES:,}")
+        raise OSError(f"{name}: expected a label map of at most {_MAX_BYTES:,} bytes, got {size:,}")
     try:
         with Image.open(io.BytesIO(store.content(path))) as image:
             mode, pixels = image.mode, image.width * image.height
@@ -87,9 +87,9 @@ def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
     except _UNREADABLE as error:
         raise OSError(f"{name}: cannot read the label map ({error})") from error
     if pixels > _MAX_PIXELS:
-        raise OSError(f"{name}: a label map of {pixels:,} pixels, expected at most {_MAX_PIXELS:,}")
+        raise OSError(f"{name}: expected a label map of at most {_MAX_PIXELS:,} pixels, got {pixels:,}")
     if values is None:
-        raise ValueError(f"{name}: expected one channel with the index of each pixel's category, got {mode} colours")
+        raise ValueError(f"{name}: expected one channel with the category of each pixel, got {mode} colours")
     if (
         values.dtype not in (np.uint8, np.uint16)
         and values.size
@@ -99,19 +99,8 @@ def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
     return values.astype(np.uint8 if values.dtype in (np.uint8, np.bool_) else np.uint16, copy=False)
 
 
-def stored_size(store: ImageStore, path: str) -> tuple[int, int]:
-    """(height, width) of an image as its header says, without decoding it."""
-    if store.size(path) is None:
-        raise FileNotFoundError(f"{store.name(path)}: no such image")
-    try:
-        with Image.open(io.BytesIO(store.content(path))) as image:
-            return image.height, image.width
-    except _UNREADABLE as error:
-        raise OSError(f"{store.name(path)}: cannot read the image ({error})") from error
-
-
 def check_sizes(image_name: str, image: tuple[int, int], label_name: str, labels: tuple[int, ...]) -> None:
-    """Refuse an image and a label map of different (height, width)."""
+    """Raise ValueError if an image and its label map differ in (height, width)."""
     if image != labels:
         raise ValueError(
             f"{label_name}: {labels[1]} x {labels[0]} pixels, but its image {image_name} has {image[1]} x {image[0]}"
@@ -119,7 +108,7 @@ def check_sizes(image_name: str, image: tuple[int, int], label_name: str, labels
 
 
 def _spans(values: Sequence[int]) -> str:
-    """Whole numbers in words, neighbours joined: "0..29, 31"."""
+    """Numbers as text, with consecutive ones joined: "0..29, 31"."""
     if not values:
         return "no value"
     ordered = np.sort(np.asarray(values))

@@ -1,12 +1,11 @@
-"""Readers of segmentation data: ADE20K and the like (SceneParsing), folders of index PNGs, CamVid, Pascal VOC.
+"""Readers of segmentation data: ADE20K and the like (SceneParsing), folders of index PNGs, and CamVid.
 
-Images and label maps lie in a folder or in a zip archive that is read in place.
+Images and label maps are in a folder, or in a zip archive that is read without unpacking.
 """
 
 import csv
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,29 +18,6 @@ from equigrad.data.segmentation.label_maps import LabelValues
 PathLike = str | os.PathLike[str]
 ClassNames = PathLike | Sequence[str]  # a file of names, or the names
 
-VOC_NAMES = [
-    "background",
-    "aeroplane",
-    "bicycle",
-    "bird",
-    "boat",
-    "bottle",
-    "bus",
-    "car",
-    "cat",
-    "chair",
-    "cow",
-    "diningtable",
-    "dog",
-    "horse",
-    "motorbike",
-    "person",
-    "pottedplant",
-    "sheep",
-    "sofa",
-    "train",
-    "tvmonitor",
-]
 _ID_COLUMNS = ("id", "idx", "label", "value", "index")
 _VOID = 255
 
@@ -54,15 +30,15 @@ def read_label_folders(
     root: PathLike = ".",
     ignored: int | Sequence[int] = _VOID,
 ) -> SegmentationData:
-    """A folder of images and a folder of index PNGs that have the same names, subfolders included.
+    """Read a folder of images and a folder of index PNGs with the same names, subfolders included.
 
     Args:
         images: the folder of images.
-        labels: the folder of label maps: one channel (a palette is no matter), the value of a pixel is its category.
-        class_names: a `.txt` file, whose line number k, from 0, names value k; a `.csv` file with the columns `id` and
-            `name`, whose ids may have gaps and become 0 … C-1 in the order of the rows; or the names.
-        root: what both folders start from, a folder or a `.zip` file.
-        ignored: values of pixels that are not samples.
+        labels: the folder of label maps with one channel, which may have a palette; a pixel's value is its category.
+        class_names: a `.txt` file, whose line k, counted from 0, is the name of value k; a `.csv` file with the columns
+            `id` and `name`, whose ids may have gaps and become 0 … C-1 in the order of rows; or the names.
+        root: what both folders are relative to: a folder or a `.zip` file.
+        ignored: values of pixels that do not count.
     """
     names, values = _names_and_values(class_names)
     meaning = LabelValues(values, (ignored,) if isinstance(ignored, int) else tuple(ignored))
@@ -70,18 +46,18 @@ def read_label_folders(
 
 
 def read_ade20k(root: PathLike, split: Literal["training", "validation"]) -> SegmentationData:
-    """ADE20K of the scene parsing challenge: 150 categories in the order of `objectInfo150`; 0 is ignored."""
+    """Read ADE20K of the scene parsing challenge: 150 categories in the order of `objectInfo150`; 0 is ignored."""
     return read_scene_parsing(root, split, class_names=load_frequencies("ade20k").names)
 
 
 def read_scene_parsing(
     root: PathLike, split: Literal["training", "validation"], *, class_names: ClassNames | None = None
 ) -> SegmentationData:
-    """The layout of ADE20K: `images/{split}`, `annotations/{split}`; value 0 is ignored, value j + 1 is category j.
+    """Read the layout of ADE20K: `images/{split}`, `annotations/{split}`; value 0 is ignored, j + 1 is category j.
 
     Args:
-        root: folder or zip archive; what an archive or download puts into one folder is found there too.
-        split: which part.
+        root: folder or zip archive with these folders, directly or inside one other folder.
+        split: "training" or "validation".
         class_names: as in `read_label_folders`; None reads `objectInfo.csv` beside the two folders.
     """
     store = open_store(root)
@@ -89,12 +65,12 @@ def read_scene_parsing(
     if class_names is None:
         class_names = Path(root, top, "objectInfo.csv")
     names, _ = _names_and_values(class_names)
-    values = LabelValues.counted(len(names), first=1, ignored=(0,))
+    values = LabelValues.consecutive(len(names), first=1, ignored=(0,))
     return _paired(store, f"{top}images/{split}", f"{top}annotations/{split}", names, values)
 
 
 def read_camvid(folder: PathLike, split: Literal["train", "val", "test"]) -> SegmentationData:
-    """CamVid with 31 categories: `classes.csv` beside `images_labels.zip` with `{split}/images`, `{split}/labels`."""
+    """Read CamVid, 31 categories: `classes.csv`, and `images_labels.zip` with `{split}/images` and `{split}/labels`."""
     return read_label_folders(
         f"{split}/images",
         f"{split}/labels",
@@ -103,59 +79,28 @@ def read_camvid(folder: PathLike, split: Literal["train", "val", "test"]) -> Seg
     )
 
 
-def read_voc(root: PathLike, split: Literal["train", "val", "trainval"]) -> SegmentationData:
-    """Pascal VOC: palette PNGs, 20 categories and background as the first; contours (255) are ignored.
-
-    Args:
-        root: the folder with `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation`, or one above it.
-        split: the list in `ImageSets/Segmentation`.
-    """
-    store = open_store(root)
-    if isinstance(store, ZipStore):
-        raise ValueError(f"{root}: expected the unpacked folder of Pascal VOC, got an archive")
-    top = _top(store, "SegmentationClass")
-    values = LabelValues.counted(len(VOC_NAMES), ignored=(_VOID,))
-    names = _files(store, f"{top}SegmentationClass")
-    pictures = {name: path for name, path in _files(store, f"{top}JPEGImages").items() if name in names}
-    every = _joined(store, pictures, names, tuple(VOC_NAMES), values, f"{top}SegmentationClass")
-    return replace(every, source=str(Path(root, top))).listed(
-        Path(root, top, "ImageSets", "Segmentation", f"{split}.txt")
-    )
-
-
 def _paired(
     store: ImageStore, images: str, labels: str, class_names: Sequence[str], values: LabelValues
 ) -> SegmentationData:
+    """The images and label maps of two folders, matched by name; ValueError if one has no partner."""
     pictures, maps = _files(store, images), _files(store, labels)
     for kind, found, folder in (("images", pictures, images), ("label maps", maps, labels)):
         if not found:
             raise ValueError(f"{store.name(folder)}: no {kind} there")
-    return _joined(store, pictures, maps, class_names, values, images)
-
-
-def _joined(
-    store: ImageStore,
-    pictures: dict[str, str],
-    maps: dict[str, str],
-    class_names: Sequence[str],
-    values: LabelValues,
-    folder: str,
-) -> SegmentationData:
-    """Images and label maps by name; ValueError if one has no partner."""
-    for kind, lonely, found in (
+    for kind, unpaired, found in (
         ("label map", sorted(pictures.keys() - maps.keys()), pictures),
         ("image", sorted(maps.keys() - pictures.keys()), maps),
     ):
-        if lonely:
-            more = f", and so for {len(lonely) - 1:,} more" if len(lonely) > 1 else ""
-            raise ValueError(f"{store.name(found[lonely[0]])}: there is no {kind} of this name{more}")
+        if unpaired:
+            more = f", nor for {len(unpaired) - 1:,} more" if len(unpaired) > 1 else ""
+            raise ValueError(f"{store.name(found[unpaired[0]])}: there is no {kind} with this name{more}")
     names = tuple(sorted(pictures))
     paths, label_paths = tuple(pictures[name] for name in names), tuple(maps[name] for name in names)
-    return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(folder))
+    return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(images))
 
 
 def _files(store: ImageStore, folder: str) -> dict[str, str]:
-    """Paths of the images below a folder of a store, by what names them there: subfolders and name without suffix."""
+    """Paths of the images below a folder of a store, by their name: subfolders and file name without suffix."""
     if isinstance(store, ArrayStore):
         raise ValueError(f"{store.root}: expected a folder or a .zip file")
     if isinstance(store, ZipStore):
@@ -166,17 +111,17 @@ def _files(store: ImageStore, folder: str) -> dict[str, str]:
         below = (path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
     found: dict[str, str] = {}
     for path in sorted(below):
-        hidden = any(part.startswith(".") for part in path.split("/"))  # what desktops leave behind, and ".."
+        hidden = any(part.startswith(".") for part in path.split("/"))  # files that desktop systems create, and ".."
         if hidden or not path.lower().endswith(SUFFIXES):
             continue
         if stem(path) in found:
-            raise ValueError(f"{store.name(folder)}: {path} has the name of another image there")
+            raise ValueError(f"{store.name(folder)}: {path} has the same name as another image")
         found[stem(path)] = f"{folder}/{path}"
     return found
 
 
 def _top(store: ImageStore, folder: str) -> str:
-    """What comes before `folder` in a store: nothing, or the one folder that holds all, with a slash."""
+    """The path before `folder` in a store: empty, or the one folder that contains it, with a slash."""
     if isinstance(store, ZipStore):
         tops = sorted({path[: path.index(f"{folder}/")] for path in store.archive.namelist() if f"{folder}/" in path})
     else:

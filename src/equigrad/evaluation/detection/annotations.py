@@ -1,4 +1,4 @@
-"""What the detection metrics need of a data set; `equigrad.data` has it, and any object with these columns will do."""
+"""What the detection metrics read of a data set: `DetectionData` has it, and so may any other object."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,51 +12,51 @@ Flags = NDArray[np.bool_]
 
 
 class CategoryTable(Protocol):
-    """C categories in the order of their indices."""
+    """C categories in the order of labels."""
 
     @property
     def ids(self) -> NDArray[np.integer[Any]]:
-        """(C,) ids in the file."""
+        """(C,) ids in the annotation file."""
 
     @property
     def names(self) -> Sequence[str]:
-        """C names."""
+        """Names of the C categories."""
 
     @property
     def frequency(self) -> Sequence[str] | None:
-        """C letters r, c or f; None where the file does not say."""
+        """C letters r, c or f; None if the file has none."""
 
 
 class ImageLists(Protocol):
-    """A list of category indices for every image: that of image i is `values[offsets[i] : offsets[i + 1]]`."""
+    """A list of labels for every image: that of image i is `values[offsets[i] : offsets[i + 1]]`."""
 
     @property
     def offsets(self) -> NDArray[np.integer[Any]]:
-        """(I + 1,)."""
+        """(I + 1,) where the list of each image starts, and the end of the last."""
 
     @property
     def values(self) -> NDArray[np.integer[Any]]:
-        """Category indices."""
+        """Labels of all lists, one after the other."""
 
 
 class Annotations(Protocol):
-    """I images with M annotations, sorted by image."""
+    """I images with M annotations, which are sorted by image."""
 
     @property
     def image_ids(self) -> NDArray[np.integer[Any]]:
-        """(I,) ids in the file."""
+        """(I,) ids in the annotation file."""
 
     @property
     def heights(self) -> NDArray[np.integer[Any]]:
-        """(I,)."""
+        """(I,) of the images in pixels."""
 
     @property
     def widths(self) -> NDArray[np.integer[Any]]:
-        """(I,)."""
+        """(I,) of the images in pixels."""
 
     @property
     def categories(self) -> CategoryTable:
-        """The vocabulary."""
+        """The categories that labels refer to."""
 
     @property
     def offsets(self) -> NDArray[np.integer[Any]]:
@@ -68,27 +68,27 @@ class Annotations(Protocol):
 
     @property
     def xywh(self) -> Floats | None:
-        """(M, 4) x, y, width, height with all digits of the file; None where `boxes` has them."""
+        """(M, 4) x, y, width, height with all digits of the file; None if `boxes` has all digits."""
 
     @property
     def labels(self) -> NDArray[np.integer[Any]]:
-        """(M,) category indices."""
+        """(M,) labels, which are indices of categories."""
 
     @property
     def areas(self) -> NDArray[np.floating[Any]]:
-        """(M,) of the objects, in pixels, as the file says."""
+        """(M,) areas of the objects in pixels, as in the file."""
 
     @property
     def is_crowd(self) -> NDArray[Any]:
-        """(M,)."""
+        """(M,) whether an annotation covers several objects."""
 
     @property
     def negative(self) -> ImageLists | None:
-        """Categories verified to be absent from an image; None if the file has no such lists, as COCO."""
+        """Categories verified to be absent from an image; None if the file has no such lists, like COCO."""
 
     @property
     def not_exhaustive(self) -> ImageLists | None:
-        """Categories of which an image may show more than is annotated."""
+        """Categories of which an image may show more objects than are annotated."""
 
     def rle(self, index: int) -> dict[str, Any]:
         """The mask of an annotation as compressed run lengths: `{"size": [h, w], "counts": bytes}`."""

@@ -1,5 +1,6 @@
-"""AP category by category, in slices of categories: no category depends on another, so memory stays bounded, and slices
-can be evaluated by several processes. The results do not depend on how the categories are sliced.
+"""AP in slices of categories: categories are independent, so memory is bounded and processes can share the work.
+
+The results do not depend on how the categories are sliced.
 """
 
 import multiprocessing
@@ -24,9 +25,9 @@ from equigrad.evaluation.detection.matching import (
     find_candidates,
     match,
 )
+from equigrad.evaluation.detection.packed_masks import PackedMasks
 from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.evaluation.detection.rules import Rules, Selection, annotation_images
-from equigrad.evaluation.detection.run_lengths import RunLengths
 
 IouType = Literal["bbox", "segm"]
 SIZES: Floats = np.array([[0, 1e10], [0, 32**2], [32**2, 96**2], [96**2, 1e10]])  # all, small, medium, large
@@ -35,9 +36,9 @@ DETECTIONS_AT_ONCE = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Detections or annotations, sorted by cell: one category in one image. (N,) each."""
+    """Detections or annotations, (N,) each, sorted by cell: one category in one image."""
 
-    cells: Ints  # label * num_images + place of the image among the ids
+    cells: Ints  # label * num_images + rank of the image among all by id
     boxes: Floats  # (N, 4) x, y, width, height
     areas: Floats
     rles: list[dict[str, Any]] | None  # masks, if they are compared
@@ -45,12 +46,12 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class CategorySlice:
-    """Categories `first … first + num - 1` with all that is needed to evaluate them."""
+    """Categories `first … first + num - 1` and everything needed to evaluate them."""
 
     first: int
     num: int
     num_images: int
-    detections: Boxes  # within a cell by falling score
+    detections: Boxes  # by descending score within a cell
     scores: Floats
     selection: Selection
     annotations: Boxes
@@ -60,29 +61,29 @@ class CategorySlice:
 
 @dataclass(frozen=True, eq=False)
 class SliceScores:
-    """For K categories, A sizes, T thresholds and L recall limits; nan where there is nothing to find."""
+    """For K categories, A sizes, T thresholds and L recall limits; nan if there is no annotation."""
 
     precision: Floats  # (K, A, T)
     recall: Floats  # (K, A, T)
     limited_recall: Floats  # (K, L, T)
-    fixed_precision: Floats  # (K, T) under the limits of AP-fixed
+    fixed_precision: Floats  # (K, T) with the limits of AP-fixed
     num_annotations: Ints  # (K,)
     pool: "Pool"
 
     @classmethod
     def unknown(cls, num: int, num_limits: int, pool: "Pool") -> "SliceScores":
-        """To be filled."""
+        """Scores that are all nan, to be filled in."""
         by_size = np.full((num, len(SIZES), len(IOU_THRESHOLDS)), np.nan)
         by_limit = np.full((num, num_limits, len(IOU_THRESHOLDS)), np.nan)
         return cls(by_size, by_size.copy(), by_limit, by_size[:, 0].copy(), np.zeros(num, np.int64), pool)
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
-    """(A, T, D) each."""
+class Outcomes:
+    """Outcome of D detections for A sizes and T thresholds, (A, T, D) each."""
 
-    is_true: Flags  # found an annotation that counts
-    is_counted: Flags  # true or false, and not to be ignored
+    is_true: Flags  # true positives
+    is_counted: Flags  # true and false positives; the others are ignored
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +104,9 @@ def slices(
     iou_type: IouType,
     detections_at_once: int = DETECTIONS_AT_ONCE,
 ) -> Iterator[CategorySlice]:
-    """Cut the task into slices of about as many detections."""
+    """Split the categories into slices with about `detections_at_once` detections each."""
     num_images, num_categories = len(annotations.image_ids), len(annotations.categories.names)
-    # Of equal scores in different images, the official evaluators take the lower id first.
+    # For equal scores, the official evaluators take the image with the lower id first.
     rank = np.argsort(np.argsort(annotations.image_ids, kind="stable"))
     cells = predictions.labels[selection.indices] * np.int64(num_images) + rank[predictions.images[selection.indices]]
     order = np.lexsort((-predictions.scores[selection.indices], cells))
@@ -135,7 +136,7 @@ def slices(
 
 
 def _cuts(starts: Ints, detections_at_once: int) -> Iterator[tuple[int, int]]:
-    """Ranges of categories; one with very many detections is a slice of its own."""
+    """Ranges of categories; a category with very many detections is a slice of its own."""
     wanted = np.arange(0, starts[-1], detections_at_once)
     firsts = np.searchsorted(starts[:-1], wanted)
     yield from pairwise(np.unique(np.concatenate([[0], firsts, [len(starts) - 1]])).tolist())
@@ -146,7 +147,7 @@ def _detections(
 ) -> Boxes:
     rles = None
     if iou_type == "segm":
-        masks = predictions.masks or RunLengths.of([])  # a file without detections has no masks either
+        masks = predictions.masks or PackedMasks.of([])  # a file without detections has no masks
         images = predictions.images[indices]
         sizes = zip(annotations.heights[images].tolist(), annotations.widths[images].tolist(), strict=True)
         rles = [masks.rle(index, size) for index, size in zip(indices.tolist(), sizes, strict=True)]
@@ -164,31 +165,31 @@ def _annotations(annotations: Annotations, indices: Ints, cells: Ints, iou_type:
 
 
 def evaluate_slices(parts: Iterable[CategorySlice], num_workers: int = 0) -> Iterator[SliceScores]:
-    """Evaluate slices in order, in this process or in others; only a few slices are in flight at any time."""
+    """Evaluate slices in order, in this process or in worker processes; only a few slices are in memory at a time."""
     if num_workers == 0:
         yield from map(evaluate_slice, parts)
         return
-    # Not forked: the process may hold threads and a GPU.
+    # Spawned and not forked, because this process may have threads and use a GPU.
     context = multiprocessing.get_context("spawn")
-    waiting: deque[Future[SliceScores]] = deque()
+    pending: deque[Future[SliceScores]] = deque()
     with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
         for part in parts:
-            waiting.append(pool.submit(evaluate_slice, part))
-            if len(waiting) > num_workers + 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(evaluate_slice, part))
+            if len(pending) > num_workers + 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def evaluate_slice(part: CategorySlice) -> SliceScores:
-    """AP and recall of some categories."""
+    """AP and recall of the categories of a slice."""
     iou = _MaskIou(part) if part.detections.rles is not None else _BoxIou(part)
     candidates = find_candidates(part.detections.cells, part.annotations.cells, iou)
-    standard = _judge(part, candidates, part.selection.is_standard, SIZES)
+    standard = _outcomes(part, candidates, part.selection.is_standard, SIZES)
     if (part.selection.is_standard == part.selection.is_fixed).all():
-        fixed = Verdicts(standard.is_true[:1], standard.is_counted[:1])
+        fixed = Outcomes(standard.is_true[:1], standard.is_counted[:1])
     else:
-        fixed = _judge(part, candidates, part.selection.is_fixed, SIZES[:1])
+        fixed = _outcomes(part, candidates, part.selection.is_fixed, SIZES[:1])
     pooled = Pool(part.scores, part.detections.cells, fixed.is_true[0], fixed.is_counted[0])
     scores = SliceScores.unknown(part.num, len(part.recall_limits), pooled)
     to_find = _in_size(part.annotations.areas, SIZES) & ~part.is_crowd
@@ -198,7 +199,7 @@ def evaluate_slice(part: CategorySlice) -> SliceScores:
 
 
 def _categories(part: CategorySlice) -> Iterator[tuple[int, Ints, slice]]:
-    """Of each category its detections by falling score, and the range of its annotations."""
+    """For each category its row, its detections by descending score, and the range of its annotations."""
     edges = (part.first + np.arange(part.num + 1)) * part.num_images
     bounds = pairwise(np.searchsorted(part.detections.cells, edges).tolist())
     truth_bounds = pairwise(np.searchsorted(part.annotations.cells, edges).tolist())
@@ -207,9 +208,9 @@ def _categories(part: CategorySlice) -> Iterator[tuple[int, Ints, slice]]:
 
 
 def _score_category(
-    scores: SliceScores, row: int, part: CategorySlice, found: Ints, num: Ints, standard: Verdicts, fixed: Verdicts
+    scores: SliceScores, row: int, part: CategorySlice, found: Ints, num: Ints, standard: Outcomes, fixed: Outcomes
 ) -> None:
-    """Fill one row; `num` (A,) is how many annotations of each size there are to find."""
+    """Fill in one row; `num` (A,) is the number of annotations of each size."""
     scores.num_annotations[row] = num[0]
     for size in np.flatnonzero(num).tolist():
         scores.precision[row, size] = _curves(standard, size, found, num[size])
@@ -218,34 +219,34 @@ def _score_category(
         return
     scores.fixed_precision[row] = _curves(fixed, 0, found, num[0])
     cells = part.detections.cells
-    places = found - np.searchsorted(cells, cells[found])
+    ranks = found - np.searchsorted(cells, cells[found])  # by score within the cell
     for column, limit in enumerate(part.recall_limits):
-        scores.limited_recall[row, column] = standard.is_true[0][:, found[places < limit]].sum(1) / num[0]
+        scores.limited_recall[row, column] = standard.is_true[0][:, found[ranks < limit]].sum(1) / num[0]
 
 
-def _curves(verdicts: Verdicts, size: int, order: Ints, num: int) -> list[float]:
-    is_true, is_counted = verdicts.is_true[size][:, order], verdicts.is_counted[size][:, order]
+def _curves(outcomes: Outcomes, size: int, order: Ints, num: int) -> list[float]:
+    is_true, is_counted = outcomes.is_true[size][:, order], outcomes.is_counted[size][:, order]
     return [average_precision(true, counted, num) for true, counted in zip(is_true, is_counted, strict=True)]
 
 
-def _judge(part: CategorySlice, candidates: Candidates, members: Flags, sizes: Floats) -> Verdicts:
-    """Judge detections; those that are no members do not take part."""
+def _outcomes(part: CategorySlice, candidates: Candidates, members: Flags, sizes: Floats) -> Outcomes:
+    """The outcome of each detection; those that are not members are left out of matching."""
     to_find = _in_size(part.annotations.areas, sizes) & ~part.is_crowd
     outcome = match(candidates.of(members), part.detections.cells, to_find, part.is_crowd)
     is_true = outcome == FOUND
-    # A detection that matches nothing is no mistake where it may be an object of another size, or one nobody annotated.
+    # An unmatched detection is not a mistake if it has another size, or if its category is not fully annotated.
     is_mistake = _in_size(part.detections.areas, sizes) & members & ~part.selection.is_excused
-    return Verdicts(is_true, is_true | ((outcome == UNMATCHED) & is_mistake[:, None]))
+    return Outcomes(is_true, is_true | ((outcome == UNMATCHED) & is_mistake[:, None]))
 
 
 def _in_size(areas: Floats, sizes: Floats) -> Flags:
-    """(A, N), both ends included."""
+    """Whether each area is in each size range, (A, N), both ends included."""
     within: Flags = (areas >= sizes[:, :1]) & (areas <= sizes[:, 1:])
     return within
 
 
 class _BoxIou:
-    """IoUs of boxes, all at once."""
+    """IoU of boxes, for all pairs at once."""
 
     def __init__(self, part: CategorySlice) -> None:
         self.part = part
@@ -256,7 +257,7 @@ class _BoxIou:
 
 
 class _MaskIou:
-    """IoUs of masks, cell by cell."""
+    """IoU of masks, one cell after the other."""
 
     def __init__(self, part: CategorySlice) -> None:
         self.part = part

@@ -1,9 +1,9 @@
 """Metrics of detection and instance segmentation: LVIS and COCO average precision, AP-fixed and AP-pool.
 
-result = evaluate_predictions("predictions.json", annotations)       # any tool's detections
+result = evaluate_predictions("predictions.json", annotations)       # detections of any tool
 result.result()                                                      # {"AP": 0.255, …, "APr": 0.177, …}
 
-evaluator = DetectionEvaluator(annotations, folder)                  # during inference: predictions stream to disk
+evaluator = DetectionEvaluator(annotations, folder)                  # during inference: predictions are written to disk
 for images, targets in loader:
     evaluator.add(model(images, targets), targets)
 evaluator.result()
@@ -47,18 +47,18 @@ def evaluate_predictions(
     train_counts: ArrayLike | None = None,
     num_workers: int = 0,
 ) -> DetectionResult:
-    """Evaluate detections in the standard result format, or a folder that `PredictionWriter` filled.
+    """Evaluate a file of detections in the standard result format, or a folder written by `PredictionWriter`.
 
     Args:
         predictions_file: a JSON file or a folder.
-        annotations: of the same images.
-        iou_type: what is compared, boxes or masks.
-        protocol: the benchmark's rules; None takes LVIS's if the annotations are federated, else COCO's.
-        train_counts: training images of each category, (C,), for groups where the annotations do not name them.
-        num_workers: processes that evaluate; 0 for this one. Each takes seconds to start.
+        annotations: the annotations of the same images.
+        iou_type: whether boxes ("bbox") or masks ("segm") are compared.
+        protocol: the rules of a benchmark; None takes LVIS's if the annotations are federated, else COCO's.
+        train_counts: training images of each category, (C,), which make the groups if the annotations do not.
+        num_workers: number of processes; 0 evaluates in this one. A process takes seconds to start.
 
     Raises:
-        ValueError: naming what is wrong with the file.
+        ValueError: names the entry and field of the file that is wrong.
     """
     predictions = load_predictions(predictions_file, annotations, iou_type)
     return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts, num_workers=num_workers)
@@ -67,11 +67,11 @@ def evaluate_predictions(
 def load_predictions(
     predictions_file: str | os.PathLike[str], annotations: Annotations, iou_type: IouType = "bbox"
 ) -> Predictions:
-    """The detections of a file or folder, as columns for `evaluate`; see `evaluate_predictions`."""
+    """Read the detections of a file or folder for `evaluate`; see `evaluate_predictions`."""
     path = Path(predictions_file)
     predictions = read_shards(path, annotations) if path.is_dir() else read_predictions(path, annotations)
     if iou_type == "segm" and predictions.masks is None and len(predictions):
-        raise ValueError(f"{path}: no segmentation in its detections; masks cannot be compared, boxes can (bbox)")
+        raise ValueError(f"{path}: expected detections with a segmentation, found none; evaluate boxes (bbox) instead")
     return predictions
 
 
@@ -85,7 +85,7 @@ def evaluate(
     num_workers: int = 0,
     detections_at_once: int = DETECTIONS_AT_ONCE,
 ) -> DetectionResult:
-    """Evaluate detections that are in memory; see `evaluate_predictions`."""
+    """Evaluate detections in memory; see `evaluate_predictions`."""
     rules = _rules(annotations, protocol)
     facts = category_facts(annotations, train_counts)
     selection = select(predictions, annotations, rules)
@@ -114,7 +114,7 @@ def _rules(annotations: Annotations, protocol: Protocol | Rules | None) -> Rules
 
 
 def _pooled(pools: Sequence[Pool], num_annotations: int, num_images: int) -> Floats:
-    """One curve for all categories: AP at each threshold, (T,)."""
+    """AP of one curve over all categories, at each threshold, (T,)."""
     if num_annotations == 0:
         return np.full(len(IOU_THRESHOLDS), np.nan)
     cells, scores = (np.concatenate([getattr(pool, name) for pool in pools]) for name in ("cells", "scores"))
@@ -131,19 +131,19 @@ def _pooled(pools: Sequence[Pool], num_annotations: int, num_images: int) -> Flo
 
 
 class DetectionEvaluator:
-    """Writes predictions to disk while they come and computes the metrics at the end.
+    """Writes predictions to disk as they are added, and computes the metrics at the end.
 
-    On several ranks each writes shards of its own; all of them call `result` and get the same. An image that is added
-    twice, as samplers do to give every rank as many, counts once.
+    With several ranks, each writes its own shards; every rank calls `result` and gets the same. An image that is added
+    twice counts once: samplers repeat images so that all ranks have equally many.
 
     Args:
-        annotations: of the test set.
-        folder: of the predictions.
-        iou_types: what is compared; with both, the metrics of boxes are called APb, APb50, ….
+        annotations: the annotations of the test set.
+        folder: where predictions are written.
+        iou_types: whether boxes, masks or both are compared; with both, the metrics of boxes are APb, APb50, ….
         protocol: see `evaluate_predictions`.
         train_counts: see `evaluate_predictions`.
-        num_workers: processes that evaluate.
-        resume: keep what the folder holds of an interrupted evaluation, and pass over its images.
+        num_workers: number of processes that evaluate; 0 evaluates in this one.
+        resume: keep the predictions of an interrupted evaluation in the folder, and skip their images.
     """
 
     def __init__(
@@ -173,12 +173,12 @@ class DetectionEvaluator:
         """Add the detections of images.
 
         Args:
-            predictions: of each image `boxes` (K, 4) x1, y1, x2, y2 in pixels of the original image, `scores` (K,),
-                `labels` (K,) and, to compare masks, `masks` (K, H, W) of the original size, 0 or 1.
-            targets: of each image `image_id`.
+            predictions: for each image `boxes` (K, 4) x1, y1, x2, y2 in pixels of the original image, `scores` (K,),
+                `labels` (K,) and, if masks are compared, `masks` (K, H, W) of the original size, 0 or 1.
+            targets: for each image its `image_id`.
         """
         if len(predictions) != len(targets):
-            raise ValueError(f"predictions and targets must be as many, got {len(predictions)} and {len(targets)}")
+            raise ValueError(f"predictions and targets must have one length, got {len(predictions)} and {len(targets)}")
         for prediction, target in zip(predictions, targets, strict=True):
             image_id = int(target["image_id"])
             if image_id not in self._done:
@@ -188,7 +188,7 @@ class DetectionEvaluator:
 
     def _write(self, image_id: int, prediction: Mapping[str, Tensor]) -> None:
         corners = prediction["boxes"].detach().float().cpu().numpy()
-        # A corner that rounding put before the other is a side of 0.
+        # Rounding may put the second corner before the first: the side is then 0.
         boxes = np.concatenate([corners[:, :2], np.maximum(corners[:, 2:] - corners[:, :2], 0)], 1)
         labels = prediction["labels"].cpu().numpy()
         scores = prediction["scores"].detach().float().cpu().numpy()
@@ -196,7 +196,7 @@ class DetectionEvaluator:
         self._writer.add(image_id, self.annotations.categories.ids[labels], boxes, scores, masks)
 
     def result(self) -> dict[str, float]:
-        """Fractions in [0, 1] under the papers' names."""
+        """The metrics as fractions in [0, 1] under the papers' names."""
         results = self._evaluate()
         if len(results) == 1:
             return next(iter(results.values())).result()
@@ -204,7 +204,7 @@ class DetectionEvaluator:
         return results["segm"].result() | boxes
 
     def per_category(self) -> list[DetectionRow]:
-        """A row for every category; of masks, if they are compared."""
+        """One row for each category; AP is that of masks if they are compared."""
         results = self._evaluate()
         return results["segm" if "segm" in results else "bbox"].per_category()
 
@@ -222,7 +222,7 @@ class DetectionEvaluator:
 
     def _results_of_shards(self) -> dict[IouType, DetectionResult]:
         if not self._done:
-            raise ValueError("there is no result without predictions")
+            raise ValueError("no result: no predictions were added")
         predictions = read_shards(self.folder, self.annotations)
         return {
             iou_type: evaluate(
@@ -238,7 +238,7 @@ class DetectionEvaluator:
 
 
 def encode_masks(masks: Tensor) -> list[bytes]:
-    """Compressed run lengths of masks (K, H, W), 0 or 1."""
+    """Encode masks (K, H, W) of 0 and 1 as compressed run lengths."""
     encoded = mask_api.encode(np.asfortranarray(masks.detach().cpu().numpy().astype(np.uint8).transpose(1, 2, 0)))
     return [mask["counts"] for mask in encoded]
 

@@ -1,4 +1,4 @@
-"""The entries of a JSON list, one at a time, so that a file of gigabytes needs the memory of a few megabytes."""
+"""Iterating over the entries of a JSON list: a file of gigabytes needs a few megabytes of memory."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 CHUNK = 1 << 22  # characters read at a time
-LONGEST = 1 << 26  # characters of an entry: what is broken near the start of a huge file must not make it all be read
+LONGEST = 1 << 26  # characters of an entry, so that a broken entry does not make the rest of a huge file be read
 
 _OPENING = re.compile(r"\s*\[\s*")
 _AFTER_ENTRY = re.compile(r"\s*([,\]])\s*")
@@ -15,7 +15,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def json_entries(file: Path) -> Iterator[Any]:
-    """Entries of a file that holds one list; raises ValueError naming the file and the first entry that is broken."""
+    """The entries of a file with one JSON list; ValueError names the file and the first broken entry."""
     try:
         with file.open(encoding="utf-8-sig") as stream:
             yield from _entries(file, stream.read)
@@ -28,28 +28,28 @@ def _entries(file: Path, read: Callable[[int], str]) -> Iterator[Any]:
     opening = _OPENING.match(text)
     if opening is None:
         raise ValueError(f"{file}: expected a JSON list of detections")
-    place = opening.end()
-    is_done = text.startswith("]", place)
-    place += is_done
+    position = opening.end()
+    is_done = text.startswith("]", position)
+    position += is_done
     while not is_done:
         try:
-            entry, place, is_done = _next(text, place)
+            entry, position, is_done = _next(text, position)
         except (ValueError, RecursionError) as error:
-            # It may only be cut off: more of the file tells.
+            # The entry may only be cut off at the end of the chunk: read more.
             more = read(CHUNK)
-            if not more or len(text) - place > LONGEST:
+            if not more or len(text) - position > LONGEST:
                 raise ValueError(f"{file}: entry {index}: broken or cut-off JSON ({_problem(error)})") from None
-            text, place = (text[place:] + more).lstrip(), 0
+            text, position = (text[position:] + more).lstrip(), 0
             continue
         yield entry
         index += 1
-    if (text[place:] + read(CHUNK)).strip():
+    if (text[position:] + read(CHUNK)).strip():
         raise ValueError(f"{file}: unexpected text after the list")
 
 
-def _next(text: str, place: int) -> tuple[Any, int, bool]:
-    """The entry that starts at a place, where the next one starts, and whether it was the last."""
-    entry, end = _decode(text, place)
+def _next(text: str, position: int) -> tuple[Any, int, bool]:
+    """The entry at a position, the position of the next one, and whether this was the last."""
+    entry, end = _decode(text, position)
     after = _AFTER_ENTRY.match(text, end)
     if after is None:
         raise ValueError("expected , or ] after it")

@@ -1,12 +1,12 @@
-"""Which detection finds which annotation, at every IoU threshold and object size at once.
+"""Matching of detections and annotations, at every IoU threshold and object size at once.
 
-The rule is COCO's: in each image and category the detections choose in the order of their scores, each the free
-annotation of highest IoU, counted annotations before ignored ones. No image or category depends on another, so the
-k-th choices of all of them are made together.
+The rule is COCO's: in each image and category, the detections choose in the order of their scores. Each takes the free
+annotation with the highest IoU, and counted annotations come before ignored ones. Images and categories are
+independent, so the k-th choices of all of them are made together.
 
-Why not the matching of faster-coco-eval: it takes a dictionary an annotation and a nested list of IoUs for every image
-and category. From files to metrics, 1.5 million detections of LVIS's size took it 4.7 times the CPU time and 10 times
-the memory of what is here (unsliced, as it comes; benchmarks/evaluation.py).
+faster-coco-eval is not used: it needs a dictionary for each annotation and a nested list of IoUs for each image and
+category. From files to metrics, 1.5 million detections in LVIS's size took it 4.7 times the CPU time and 10 times the
+memory of this module (benchmarks/evaluation.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,25 +26,25 @@ PairwiseIou = Callable[[Ints, Ints], Floats]  # indices of detections and of ann
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Pairs of a detection and an annotation of the same image and category that overlap enough to match, (E,) each."""
+    """Pairs of a detection and an annotation of the same image and category that overlap enough, (E,) each."""
 
     detections: Ints  # ascending
     annotations: Ints
     ious: Floats
 
     def of(self, is_wanted: Flags) -> "Candidates":
-        """Those of some detections: (D,) flags."""
+        """The pairs of the wanted detections, flags (D,)."""
         keep = is_wanted[self.detections]
         return Candidates(self.detections[keep], self.annotations[keep], self.ious[keep])
 
 
 def find_candidates(detection_cells: Ints, annotation_cells: Ints, iou: PairwiseIou) -> Candidates:
-    """Compare what shares a cell, which is one category in one image.
+    """Compare the detections and annotations of each cell, which is one category in one image.
 
     Args:
         detection_cells: cell of each detection, (D,), ascending.
         annotation_cells: cell of each annotation, (G,), ascending.
-        iou: of the pairs asked for; a cell's pairs are always asked for together, detection by detection.
+        iou: computes the IoU of pairs; it gets all pairs of a cell in one call, detection by detection.
     """
     starts = np.searchsorted(annotation_cells, detection_cells)
     counts = np.searchsorted(annotation_cells, detection_cells, side="right") - starts
@@ -62,7 +62,7 @@ def find_candidates(detection_cells: Ints, annotation_cells: Ints, iou: Pairwise
 
 
 def _chunks(cells: Ints, counts: Ints) -> Iterator[tuple[int, int]]:
-    """Ranges of detections with about `PAIRS_AT_ONCE` pairs, which end where a cell ends."""
+    """Ranges of detections with about `PAIRS_AT_ONCE` pairs; a cell is never split."""
     pairs = np.concatenate([[0], np.cumsum(counts)])
     cell_ends = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]])
     wanted = np.arange(0, pairs[-1] + PAIRS_AT_ONCE, PAIRS_AT_ONCE)
@@ -74,13 +74,13 @@ UNMATCHED, FOUND, IGNORED = 0, 1, 2
 
 
 def match(candidates: Candidates, cells: Ints, is_counted: Flags, is_crowd: Flags) -> NDArray[np.uint8]:
-    """What becomes of each detection, (A, T, D): `UNMATCHED`, `FOUND` (a counted annotation) or `IGNORED` (another).
+    """Match each detection, (A, T, D): `UNMATCHED`, `FOUND` (a counted annotation) or `IGNORED` (an ignored one).
 
     Args:
-        candidates: pairs that overlap.
-        cells: cell of each detection, (D,), ascending and within a cell by falling score.
-        is_counted: (A, G) whether the annotation counts in each range of sizes.
-        is_crowd: (G,) annotations that any number of detections may match.
+        candidates: pairs that overlap enough.
+        cells: cell of each detection, (D,), ascending, and by descending score within a cell.
+        is_counted: whether an annotation counts in each range of sizes, (A, G).
+        is_crowd: whether any number of detections may match an annotation, (G,).
     """
     shape = (len(is_counted), len(IOU_THRESHOLDS))
     outcome = np.zeros((*shape, len(cells)), np.uint8)
@@ -89,10 +89,10 @@ def match(candidates: Candidates, cells: Ints, is_counted: Flags, is_crowd: Flag
     for choice in _choices(candidates, cells):
         annotations, num = choice.annotations, len(choice.annotations)
         possible = is_free[:, :, annotations] & (choice.ious >= thresholds)
-        # The best come first; ignored annotations only after all counted ones, impossible ones last.
-        place = np.arange(num) + np.where(is_counted[:, None, annotations], 0, num)
+        # Lower is better: counted annotations by IoU, then ignored ones; impossible ones are last.
+        preference = np.arange(num) + np.where(is_counted[:, None, annotations], 0, num)
         starts = np.flatnonzero(np.diff(choice.detections, prepend=-1))
-        best = np.minimum.reduceat(np.where(possible, place, 2 * num), starts, axis=-1)
+        best = np.minimum.reduceat(np.where(possible, preference, 2 * num), starts, axis=-1)
         outcome[:, :, choice.detections[starts]] = np.where(best < num, FOUND, np.where(best < 2 * num, IGNORED, 0))
         sizes, levels, which = np.nonzero(best < 2 * num)
         taken = annotations[best[sizes, levels, which] % num]
@@ -101,9 +101,9 @@ def match(candidates: Candidates, cells: Ints, is_counted: Flags, is_crowd: Flag
 
 
 def _choices(candidates: Candidates, cells: Ints) -> Iterator[Candidates]:
-    """First the candidates of the first detection of every cell, then those of the second, …: the best pair first.
+    """The candidates of the first detection of every cell, then those of the second, …, each with the best pair first.
 
-    Of equal IoUs the last annotation wins, as in pycocotools.
+    For equal IoUs the last annotation wins, as in pycocotools.
     """
     detections = np.unique(candidates.detections)
     owners = cells[detections]
@@ -117,13 +117,13 @@ def _choices(candidates: Candidates, cells: Ints) -> Iterator[Candidates]:
 
 
 def box_iou(boxes: Floats, others: Floats, is_crowd: Flags) -> Floats:
-    """IoU of x, y, width, height boxes (P, 4) pair by pair; with a crowd, of the part of it that the box covers."""
+    """IoU of pairs of boxes (P, 4) as x, y, width, height; with a crowd, the share of the box that lies in it."""
     low = np.maximum(boxes[:, :2], others[:, :2])
     high = np.minimum(boxes[:, 2:] + boxes[:, :2], others[:, 2:] + others[:, :2])
     sides = np.maximum(high - low, 0)
     shared = sides[:, 0] * sides[:, 1]
     area = boxes[:, 2] * boxes[:, 3]
     union = np.where(is_crowd, area, area + others[:, 2] * others[:, 3] - shared)
-    # Without overlap the union may be 0 too.
+    # The union may be 0 for boxes without area.
     iou: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=shared > 0)
     return iou

@@ -1,11 +1,11 @@
-"""Average precision by the rules of the OpenImages Challenge 2019, over all categories and by their training count.
+"""Average precision by the rules of the OpenImages Challenge 2019, of all categories and of five frequency groups.
 
     evaluator = OpenImagesEvaluator(data, train_data.detection.instance_counts)   # both of read_openimages
     for images, targets in loader:
         evaluator.add(model(images), targets)          # or evaluator.add_file("results.bbox.json")
     evaluator.result()                                 # {"AP": 0.526, "AP1": ..., ..., "AP5": ...}
 
-The rules are those of the challenge's own evaluator, and docs/openimages.md tells them in words.
+The rules are those of the challenge's own evaluator; docs/openimages.md describes them.
 """
 
 import itertools
@@ -24,28 +24,28 @@ from equigrad.data.frequency import checked_counts
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Floats, ImageLists, Ints
 from equigrad.evaluation.detection.average_precision import mean_known
 from equigrad.evaluation.detection.json_entries import json_entries
-from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_average_precision, judge
+from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_average_precision, match_detections
 
 NUM_GROUPS = 5
 ROWS_AT_ONCE = 50_000
 
 
 class Hierarchy(Protocol):
-    """What a label implies: see `equigrad.data.detection.formats.class_hierarchy`."""
+    """Expands labels along the class hierarchy; `ClassHierarchy` does."""
 
     def upwards(self, labels: ArrayLike) -> tuple[Ints, Ints]:
-        """Labels and their ancestors, with the index each comes from."""
+        """Labels and their ancestors: the row each comes from, and the labels."""
 
     def downwards(self, labels: ArrayLike) -> tuple[Ints, Ints]:
-        """Labels and their descendants, with the index each comes from."""
+        """Labels and their descendants: the row each comes from, and the labels."""
 
 
 class VerifiedAnnotations(Protocol):
-    """Boxes of I images, and which categories people looked for in each."""
+    """Boxes of I images, and which categories people verified in each; `OpenImagesData` has them."""
 
     @property
     def detection(self) -> Annotations:
-        """Boxes of the most specific category."""
+        """Boxes with their most specific category."""
 
     @property
     def image_names(self) -> NDArray[np.bytes_]:
@@ -53,7 +53,7 @@ class VerifiedAnnotations(Protocol):
 
     @property
     def is_group_of(self) -> Flags:
-        """(M,) boxes around several objects."""
+        """(M,) whether a box surrounds several objects."""
 
     @property
     def positive(self) -> ImageLists | None:
@@ -65,7 +65,7 @@ class VerifiedAnnotations(Protocol):
 
     @property
     def hierarchy(self) -> Hierarchy | None:
-        """None if there is nothing to expand."""
+        """The class hierarchy; None if boxes are expanded already."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,19 @@ class OpenImagesRow:
 
     name: str
     count: int  # boxes in training
-    group: str  # AP1 (least boxes in training) … AP5 (most)
-    num_boxes: int  # to be found in the test set, those of descendants included
-    AP: float  # nan without any
+    group: str  # AP1 (fewest training boxes) … AP5 (most)
+    num_boxes: int  # in the test set, boxes of subcategories included
+    AP: float  # nan without boxes
 
 
 class OpenImagesEvaluator:
-    """Collects detections and computes AP; on several ranks, all of them call `result` and get the same.
+    """Collects detections and computes AP; with several ranks, every rank calls `result` and gets the same.
 
     Args:
-        truth: what there is to find, as it was read; boxes and verified labels are expanded here.
-        category_counts: boxes of each category in training, (C,): they make the five groups.
+        truth: the annotations as they were read; boxes and verified labels are expanded here.
+        category_counts: number of training boxes of each category, (C,), which make the five groups.
         expand_detections: whether a detection also counts for the ancestors of its category. The challenge expects
-            detectors to name them all; set this to False for one that does.
+            detectors to report the ancestors too; use False for a detector that does.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OpenImagesEvaluator:
         if len(self.category_counts) != len(names):
             raise ValueError(f"category_counts must be ({len(names)},), got ({len(self.category_counts)},)")
         if truth.positive is None or truth.negative is None:
-            raise ValueError("truth must have verified image-level labels: without them nothing tells what is wrong")
+            raise ValueError("truth must have verified image-level labels: without them false positives are unknown")
         self.class_names = tuple(names)
         self.groups = count_groups(self.category_counts)
         self._num_images = len(truth.image_names)
@@ -106,18 +106,18 @@ class OpenImagesEvaluator:
         self._label_of = {int(number): label for label, number in enumerate(truth.detection.categories.ids)}
         self._expand = truth.hierarchy.upwards if truth.hierarchy is not None and expand_detections else None
         self._boxes, self._groups = _boxes_to_find(truth)
-        # The last is larger than any cell, so that a search always ends at an entry.
+        # A last entry larger than any cell, so that searchsorted never runs off the end.
         self._verified = np.append(_verified_cells(truth, (self._boxes, self._groups)), np.iinfo(np.int64).max)
         self._parts: list[Boxes] = []
         self._is_added = np.zeros(self._num_images, np.bool_)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.class_names)
 
     def add(self, predictions: Sequence[Mapping[str, Any]], targets: Sequence[Mapping[str, Any]]) -> None:
-        """Add the detections of images; an image that was added before is passed over.
+        """Add the detections of images; an image that was added before is skipped.
 
         Args:
             predictions: for each image `boxes` (K, 4) x1, y1, x2, y2 in its own pixels, `scores` (K,), `labels` (K,).
@@ -133,7 +133,7 @@ class OpenImagesEvaluator:
     def add_rows(self, rows: Sequence[Mapping[str, Any]], source: str = "rows") -> None:
         """Add standard result rows `{"image_id", "category_id", "bbox": [x, y, width, height], "score"}`.
 
-        An `image_id` is that of the published files (text) or of the data (number), a `category_id` that of the data.
+        `image_id` is the id in the published files (text) or in the data (number); `category_id` is the id in the data.
         """
         images = [self._image(_field(row, "image_id", source), source) for row in rows]
         labels = [self._label(_field(row, "category_id", source), source) for row in rows]
@@ -142,24 +142,19 @@ class OpenImagesEvaluator:
         self._keep(boxes, scores, np.array(labels, np.int64), np.array(images, np.int64))
 
     def add_file(self, file: str | os.PathLike[str]) -> None:
-        """Add a JSON list of standard result rows, read piece by piece."""
+        """Add a file with a JSON list of standard result rows, which is read in batches."""
         entries = json_entries(Path(file))
         while batch := list(itertools.islice(entries, ROWS_AT_ONCE)):
             self.add_rows(batch, str(file))
 
-    def merge(self, other: "OpenImagesEvaluator") -> None:
-        """Take over what another evaluator has collected, but for images that both have."""
-        self._parts += [part.take(~self._is_added[part.images]) for part in other._parts]
-        self._is_added |= other._is_added
-
     def result(self) -> dict[str, float]:
-        """AP at IoU 0.5, fractions in [0, 1]; nan for a group without anything to find."""
+        """AP at IoU 0.5 as fractions in [0, 1]; nan for a group without boxes."""
         values = self._average_precisions()
         groups = {name: mean_known(values[members]) for name, members in self.groups.items()}
         return {"AP": mean_known(values), **groups}
 
     def per_category(self) -> list[OpenImagesRow]:
-        """A row for every category, in the order of labels."""
+        """One row for each category, in the order of labels."""
         values, num_boxes = self._average_precisions(), self._num_boxes()
         group_of = {int(label): name for name, members in self.groups.items() for label in members}
         return [
@@ -172,18 +167,20 @@ class OpenImagesEvaluator:
     def _image(self, image_id: Any, source: str) -> int:
         image_id = image_id.item() if isinstance(image_id, Tensor | np.generic) else image_id
         if not isinstance(image_id, str | int) or image_id not in self._image_of:
-            raise ValueError(f"{source}: image_id {image_id!r} is none of the {self._num_images} images")
+            raise ValueError(f"{source}: image_id {image_id!r} is not one of the {self._num_images} images")
         return self._image_of[image_id]
 
     def _label(self, category_id: Any, source: str) -> int:
         if not isinstance(category_id, int) or category_id not in self._label_of:
-            raise ValueError(f"{source}: category_id {category_id!r} is none of the {self.num_classes} categories")
+            raise ValueError(f"{source}: category_id {category_id!r} is not one of the {self.num_classes} categories")
         return self._label_of[category_id]
 
     def _keep(self, boxes: Floats, scores: Floats, labels: Ints, images: Ints) -> None:
-        """Add what counts at all: detections with an area, of categories that were verified in their image."""
+        """Add the detections that count: those with an area, of categories that were verified in their image."""
         if not len(boxes) == len(scores) == len(labels):
-            raise ValueError(f"boxes, scores and labels must be as many, got {len(boxes), len(scores), len(labels)}")
+            raise ValueError(
+                f"boxes, scores and labels must have one length, got {len(boxes)}, {len(scores)}, {len(labels)}"
+            )
         if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
             raise ValueError("boxes and scores of detections must be finite numbers")
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
@@ -214,9 +211,9 @@ class OpenImagesEvaluator:
     def _average_precisions(self) -> Floats:
         """AP of each category, (C,)."""
         detections = self._all()
-        # Equal scores: in the order of images, whichever came first.
+        # Equal scores are taken in the order of images, not in that of adding.
         detections = detections.take(np.lexsort((-detections.scores, detections.cells(self._num_images))))
-        is_true, is_counted = judge(detections, self._boxes, self._groups, self._num_images)
+        is_true, is_counted = match_detections(detections, self._boxes, self._groups, self._num_images)
         labels, scores, is_true = detections.labels[is_counted], detections.scores[is_counted], is_true[is_counted]
         bounds = np.searchsorted(labels, np.arange(self.num_classes + 1))
         values = np.full(self.num_classes, np.nan)
@@ -229,14 +226,14 @@ class OpenImagesEvaluator:
 
 
 def count_groups(category_counts: ArrayLike) -> dict[str, Ints]:
-    """Categories in five groups of equal size by training count: AP1 has the least boxes, AP5 the most."""
+    """Five groups of equal size by training count: AP1 has the fewest boxes, AP5 the most."""
     ascending = np.argsort(checked_counts(category_counts), kind="stable")
     parts = np.array_split(ascending, NUM_GROUPS)
     return {f"AP{number}": np.sort(members) for number, members in enumerate(parts, start=1)}
 
 
 def _boxes_to_find(truth: VerifiedAnnotations) -> tuple[Boxes, Boxes]:
-    """Ordinary and group-of boxes with those that the hierarchy implies, by cell."""
+    """Ordinary and group-of boxes, expanded along the hierarchy and sorted by cell."""
     found, num_images = truth.detection, len(truth.image_names)
     images = np.repeat(np.arange(num_images), np.diff(found.offsets))
     boxes = Boxes(found.boxes.astype(np.float64), found.labels.astype(np.int64), images, np.ones(len(images)))
@@ -251,12 +248,12 @@ def _boxes_to_find(truth: VerifiedAnnotations) -> tuple[Boxes, Boxes]:
 
 
 def _verified_cells(truth: VerifiedAnnotations, boxes: Sequence[Boxes]) -> Ints:
-    """Cells (see `Boxes.cells`) that are evaluated, ascending: verified in either way, or with a box."""
+    """Cells (see `Boxes.cells`) that are evaluated, ascending: verified as present or absent, or with a box."""
     assert truth.positive is not None
     assert truth.negative is not None
     hierarchy, num_images = truth.hierarchy, len(truth.image_names)
     cells = [part.cells(num_images) for part in boxes]
-    # What shows a dog shows an animal; what shows no animal shows no dog.
+    # An image with a dog has an animal; an image without animals has no dog.
     expansions = (None, None) if hierarchy is None else (hierarchy.upwards, hierarchy.downwards)
     for lists, expand in zip((truth.positive, truth.negative), expansions, strict=True):
         labels: Ints = np.asarray(lists.values, dtype=np.int64)

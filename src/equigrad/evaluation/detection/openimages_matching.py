@@ -1,4 +1,4 @@
-"""Which detections are true by the rules of the OpenImages Challenge: ordinary boxes by IoU, group-of boxes by area."""
+"""Matching by the rules of the OpenImages Challenge: ordinary boxes by IoU, group-of boxes by the covered area."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,36 +10,36 @@ from numpy.typing import ArrayLike, NDArray
 from equigrad.evaluation.detection.annotations import Flags, Floats, Ints
 from equigrad.evaluation.detection.matching import box_iou, find_candidates
 
-Expansion = Callable[[ArrayLike], tuple[Ints, Ints]]  # labels -> indices into them and labels
+Expansion = Callable[[ArrayLike], tuple[Ints, Ints]]  # labels -> row each comes from, and labels
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """N detections, or N boxes to be found."""
+    """N detections, or N annotated boxes."""
 
     corners: Floats  # (N, 4) x1, y1, x2, y2
     labels: Ints  # (N,)
-    images: Ints  # (N,) indices
-    scores: Floats  # (N,); 1 for boxes to be found
+    images: Ints  # (N,) indices of images
+    scores: Floats  # (N,); 1 for annotated boxes
 
     @classmethod
     def joined(cls, parts: Sequence["Boxes"]) -> "Boxes":
-        """One after the other."""
+        """All parts in one, in order."""
         empty = cls(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         columns = zip(*(vars(part).values() for part in (empty, *parts)), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
     def take(self, which: NDArray[Any]) -> "Boxes":
-        """Some of them, by indices or flags."""
+        """The boxes with these indices or flags."""
         return Boxes(self.corners[which], self.labels[which], self.images[which], self.scores[which])
 
     def expanded(self, expand: Expansion) -> "Boxes":
-        """Repeated for all labels that theirs imply."""
+        """The boxes repeated for all labels that `expand` gives for theirs."""
         rows, labels = expand(self.labels)
         return Boxes(self.corners[rows], labels, self.images[rows], self.scores[rows])
 
     def cells(self, num_images: int) -> Ints:
-        """One number for a category in an image, (N,)."""
+        """The cell of each box, (N,): one number for each category in each image."""
         return self.labels * num_images + self.images
 
     @property
@@ -48,17 +48,18 @@ class Boxes:
         return np.concatenate([self.corners[:, :2], self.corners[:, 2:] - self.corners[:, :2]], 1)
 
 
-def judge(detections: Boxes, boxes: Boxes, groups: Boxes, num_images: int) -> tuple[Flags, Flags]:
-    """Which detections are true, and which count at all, (D,) each.
+def match_detections(detections: Boxes, boxes: Boxes, groups: Boxes, num_images: int) -> tuple[Flags, Flags]:
+    """Which detections are true positives, and which count at all, (D,) each.
 
-    A detection is true if it is the first whose best ordinary box, at IoU 0.5 or more, is this one. Of the others,
-    those with half their area or more in a group-of box are its finders: the first is true, the rest do not count.
+    Every detection looks at the ordinary box with the highest IoU, at least 0.5; the first detection of a box is a true
+    positive. Of the others, those with at least half of their area in a group-of box belong to the group: the first
+    is a true positive, the rest are ignored.
 
     Args:
-        detections: by cell and then by falling score.
-        boxes: ordinary boxes, by cell.
-        groups: group-of boxes, by cell.
-        num_images: I.
+        detections: sorted by cell and then by descending score.
+        boxes: ordinary boxes, sorted by cell.
+        groups: group-of boxes, sorted by cell.
+        num_images: I, the number of images.
     """
     is_true, _ = _first_finders(detections, boxes, num_images, by_own_area=False)
     others = np.flatnonzero(~is_true)
@@ -70,7 +71,7 @@ def judge(detections: Boxes, boxes: Boxes, groups: Boxes, num_images: int) -> tu
 
 
 def _first_finders(detections: Boxes, boxes: Boxes, num_images: int, *, by_own_area: bool) -> tuple[Flags, Flags]:
-    """Detections that are the first to have a box as their best, and all that have one, (D,) each."""
+    """Which detections are the first to find their best box, and which have a best box at all, (D,) each."""
     sides, other_sides = detections.sides, boxes.sides
 
     def overlap(left: Ints, right: Ints) -> Floats:
@@ -78,8 +79,8 @@ def _first_finders(detections: Boxes, boxes: Boxes, num_images: int, *, by_own_a
 
     pairs = find_candidates(detections.cells(num_images), boxes.cells(num_images), overlap)
     best_first = np.lexsort((pairs.annotations, -pairs.ious, pairs.detections))
-    finders, places = np.unique(pairs.detections[best_first], return_index=True)
-    _, firsts = np.unique(pairs.annotations[best_first][places], return_index=True)
+    finders, best = np.unique(pairs.detections[best_first], return_index=True)
+    _, firsts = np.unique(pairs.annotations[best_first][best], return_index=True)
     is_finder, is_first = np.zeros((2, len(sides)), np.bool_)
     is_finder[finders] = True
     is_first[finders[firsts]] = True
@@ -87,13 +88,13 @@ def _first_finders(detections: Boxes, boxes: Boxes, num_images: int, *, by_own_a
 
 
 def all_point_average_precision(is_true: Flags, num_boxes: int) -> float:
-    """Area under the curve of the best precision at each recall or a higher one (PASCAL VOC 2010).
+    """Area under the precision-recall curve, with the best precision at this recall or a higher one (PASCAL VOC 2010).
 
     Args:
-        is_true: (D,) counted detections by falling score.
-        num_boxes: to be found, at least 1.
+        is_true: whether a counted detection is a true positive, (D,), by descending score.
+        num_boxes: number of boxes to find, at least 1.
     """
-    places = np.flatnonzero(is_true)
-    precision = np.arange(1, len(places) + 1) / (places + 1)
-    # Recall rises by 1 / num_boxes at every true detection and nowhere else.
+    true_positives = np.flatnonzero(is_true)
+    precision = np.arange(1, len(true_positives) + 1) / (true_positives + 1)
+    # Recall rises by 1 / num_boxes at every true positive and nowhere else.
     return float(np.maximum.accumulate(precision[::-1]).sum() / num_boxes)

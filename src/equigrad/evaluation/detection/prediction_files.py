@@ -1,8 +1,8 @@
-"""The standard result format, which any detector's tools write and read:
+"""Reading and writing the standard result format of detections, which all detection tools know:
 
 [{"image_id": 42, "category_id": 18, "bbox": [x, y, width, height], "score": 0.24, "segmentation": {…}}, …]
 
-The file is read piece by piece, so that the dictionaries of millions of detections never are in memory together.
+The file is read in batches, so that the dictionaries of millions of detections are never in memory together.
 """
 
 import json
@@ -18,30 +18,30 @@ from numpy.typing import NDArray
 
 from equigrad.evaluation.detection.annotations import Annotations, Floats
 from equigrad.evaluation.detection.json_entries import json_entries
+from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
-from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
 from equigrad.files import atomic_write
 
 FLOAT_MAX = sys.float_info.max
-ENTRIES_AT_ONCE = 1000  # few, so that they stay in the cache of the processor
+ENTRIES_AT_ONCE = 1000  # few enough for the cache of the processor
 
 
 def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> Predictions:
     """Read a file in the standard result format.
 
-    `bbox` or `segmentation` may be missing, in all detections alike. Masks are run lengths, compressed or not, or
-    polygons.
+    Either `bbox` or `segmentation` may be missing, but then in all detections. Masks are run lengths, compressed or
+    not, or polygons.
 
     Raises:
-        ValueError: naming file, index and field of the first detection that is not as expected.
+        ValueError: names file, index and field of the first wrong detection.
     """
     path = Path(file)
     reader = _Reader(path, annotations)
     return Predictions.joined([reader.columns(start, entries) for start, entries in _batches(path)])
 
 
-def write_json(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
-    """Write detections in the standard result format, for other tools; scores and boxes keep every digit."""
+def write_predictions(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
+    """Write detections in the standard result format, for other tools; scores and boxes keep all digits."""
     file = Path(file)
     with atomic_write(file) as stream:
         stream.write(b"[")
@@ -53,7 +53,7 @@ def write_json(predictions: Predictions, annotations: Annotations, file: str | o
 
 
 def _entries(predictions: Predictions, annotations: Annotations) -> Iterator[dict[str, Any]]:
-    """In portions: a list of all rows would take the memory that columns save."""
+    """The detections as dictionaries, one at a time; a list of all would need much memory."""
     for start in range(0, len(predictions), ENTRIES_AT_ONCE):
         rows = slice(start, start + ENTRIES_AT_ONCE)
         images = predictions.images[rows]
@@ -84,14 +84,14 @@ def _batches(file: Path) -> Iterator[tuple[int, list[Any]]]:
 
 
 class _Reader:
-    """Checks whole columns; only when one is wrong, looks for the first bad entry to name it."""
+    """Checks whole columns; only if one is wrong, the entries are checked one by one to name the first wrong one."""
 
     def __init__(self, file: Path, annotations: Annotations) -> None:
         self.file = file
         self.image_ids = IdTable(annotations.image_ids)
         self.category_ids = IdTable(annotations.categories.ids)
         self.sizes = np.stack([annotations.heights, annotations.widths], 1).astype(np.int64)
-        self.has_boxes: bool | None = None  # as the first detection has them
+        self.has_boxes: bool | None = None  # whether the first detection has one
         self.has_masks: bool | None = None
 
     def columns(self, start: int, entries: list[Any]) -> Predictions:
@@ -100,7 +100,7 @@ class _Reader:
         try:
             return self._columns(entries)
         except (KeyError, TypeError, ValueError, OverflowError):
-            # The same, one by one: the first that fails says what is wrong with it.
+            # Check one by one: the first wrong entry raises an error that names it.
             for index, entry in enumerate(entries, start):
                 self._check(index, entry)
             raise
@@ -125,10 +125,10 @@ class _Reader:
             boxes, areas = mask_api.toBbox(rles).astype(np.float64), mask_api.area(rles).astype(np.float64)
         return Predictions(images, labels, boxes, scores, areas, masks)
 
-    def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> RunLengths:
+    def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> PackedMasks:
         sizes = self.sizes[images]
         pairs = zip(entries, sizes.tolist(), strict=True)
-        masks = RunLengths.of([_counts(entry["segmentation"], size) for entry, size in pairs])
+        masks = PackedMasks.of([_counts(entry["segmentation"], size) for entry, size in pairs])
         _require(are_valid(masks, sizes[:, 0] * sizes[:, 1]).all(), "run lengths that cover the image")
         return masks
 
@@ -175,7 +175,7 @@ def _boxes(entries: list[Any]) -> Floats:
 
 
 def _counts(mask: Any, size: list[int]) -> bytes:
-    """The text of a mask given in any form."""
+    """A mask of any form as compressed run lengths."""
     if isinstance(mask, dict) and isinstance(mask["counts"], str):
         _require(mask["size"] == size, "a mask of the size of its image")
         return mask["counts"].encode("ascii")
@@ -194,7 +194,7 @@ def _counts(mask: Any, size: list[int]) -> bytes:
 def _is_polygon(part: Any) -> bool:
     numbers = np.array(part)
     within = numbers.dtype.kind in "if" and numbers.ndim == 1 and len(numbers) >= 6 and len(numbers) % 2 == 0
-    # Coordinates far outside would make the C code that fills polygons reserve memory without end.
+    # With coordinates far outside, pycocotools would allocate memory without limit.
     return bool(within and (np.abs(numbers) < 1e6).all())
 
 
@@ -202,7 +202,7 @@ def _mask(value: Any, size: list[int]) -> None:
     height, width = size
     expected = f"a mask of {height} x {width} pixels (run lengths or polygons)"
     try:
-        valid = are_valid(RunLengths.of([_counts(value, size)]), np.array([height * width])).all()
+        valid = are_valid(PackedMasks.of([_counts(value, size)]), np.array([height * width])).all()
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ValueError(expected) from None
     _require(valid, expected)

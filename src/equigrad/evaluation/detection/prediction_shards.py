@@ -1,7 +1,7 @@
-"""Detections on disk while they are made: shards of columns, each complete or not there.
+"""Writing detections to disk during inference, in shards that appear complete or not at all.
 
-A shard is an `.npz` file: 24 bytes a detection where a line of JSON takes 155, written 100 and read 15 times as fast.
-It also names the images without detections, so that an interrupted evaluation knows where it was.
+A shard is an `.npz` file. It takes 24 bytes for each detection, where JSON takes 155, and is written 100 times and read
+15 times as fast. It also lists the images without detections, so that an interrupted evaluation can continue.
 """
 
 import os
@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Ints
+from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
-from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
 from equigrad.files import atomic_write, remove_temporary_files
 
 DETECTIONS_PER_SHARD = 200_000
 
 
 class PredictionWriter:
-    """Collects the detections of images and writes a shard whenever there are enough; `close` writes the rest.
+    """Collects detections and writes a shard whenever there are enough; `close` writes the rest.
 
     Args:
-        folder: made if need be; what it holds already is continued.
-        rank: of this process; each writes shards of its own.
-        detections_per_shard: what is kept in memory at most.
+        folder: created if needed; existing shards are kept.
+        rank: rank of this process; each rank writes its own shards.
+        detections_per_shard: largest number of detections in memory.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class PredictionWriter:
         self._images: list[int] = []
         self._columns: list[tuple[NDArray[Any], ...]] = []
         self._counts: list[bytes] | None = None
-        self._waiting = 0
+        self._num_pending = 0
 
     def add(
         self,
@@ -52,28 +52,28 @@ class PredictionWriter:
         """Add all detections of an image.
 
         Args:
-            image_id: id in the annotation file.
+            image_id: id of the image in the annotation file.
             category_ids: (K,) ids in the annotation file.
             boxes: (K, 4) x, y, width, height.
             scores: (K,).
-            masks: K texts of compressed run lengths; in all images or in none.
+            masks: K masks as compressed run lengths; for all images or for none.
         """
         columns = (np.asarray(category_ids, np.int64), np.asarray(boxes, np.float32), np.asarray(scores, np.float32))
         num = len(columns[0])
         if columns[1].shape != (num, 4) or columns[2].shape != (num,) or (masks is not None and len(masks) != num):
-            raise ValueError(f"expected {num} boxes, scores and masks, as many as category_ids")
+            raise ValueError(f"boxes, scores and masks must have {num} entries, as many as category_ids")
         if self._images and (masks is None) != (self._counts is None):
             raise ValueError("masks must be given for all images or for none")
         self._images.append(image_id)
         self._columns.append(columns)
         if masks is not None:
             self._counts = [*(self._counts or []), *masks]
-        self._waiting += num
-        if self._waiting >= self.detections_per_shard:
+        self._num_pending += num
+        if self._num_pending >= self.detections_per_shard:
             self.close()
 
     def close(self) -> None:
-        """Write what waits in memory."""
+        """Write the detections that are in memory."""
         if not self._images:
             return
         category_ids, boxes, scores = (np.concatenate(column) for column in zip(*self._columns, strict=True))
@@ -85,16 +85,16 @@ class PredictionWriter:
             "scores": scores,
         }
         if self._counts is not None:
-            masks = RunLengths.of(self._counts)
+            masks = PackedMasks.of(self._counts)
             arrays |= {"mask_text": masks.text, "mask_offsets": masks.offsets}
         with atomic_write(self.folder / f"predictions-{self.rank:04d}-{self._number:05d}.npz") as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]  # stubs want allow_pickle among the arrays
         self._number += 1
-        self._images, self._columns, self._counts, self._waiting = [], [], None, 0
+        self._images, self._columns, self._counts, self._num_pending = [], [], None, 0
 
 
 def remove_shards(folder: Path) -> None:
-    """Make room for a new evaluation."""
+    """Remove all shards of a folder, for a new evaluation."""
     for file in folder.glob("predictions-*.npz"):
         file.unlink()
     remove_temporary_files(folder)
@@ -107,11 +107,11 @@ def finished_images(folder: str | os.PathLike[str]) -> Ints:
 
 
 def read_shards(folder: str | os.PathLike[str], annotations: Annotations) -> Predictions:
-    """Read what all ranks wrote. Of an image that several processes saw, the first detections count."""
+    """Read the shards of all ranks; an image that several ranks processed counts once."""
     folder = Path(folder)
     files = _shards(folder)
     if not files:
-        raise ValueError(f"{folder}: no predictions-*.npz in it")
+        raise ValueError(f"{folder}: expected shards predictions-*.npz, found none")
     seen: Flags = np.zeros(len(annotations.image_ids), np.bool_)
     parts = [_read(file, annotations, seen) for file in files]
     if len({part.masks is None for part in parts if len(part)}) > 1:
@@ -132,7 +132,7 @@ def _load(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:
-    """A shard without the images in `seen`, which it adds its own to."""
+    """Read a shard without the images in `seen`, and add its images to `seen`."""
     content = _load(file)
     try:
         images = IdTable(annotations.image_ids).indices(content["image_ids"])
@@ -153,13 +153,13 @@ def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:
     return Predictions(owners[keep], labels[keep], boxes, scores[keep], boxes[:, 2] * boxes[:, 3], masks)
 
 
-def _masks(content: dict[str, NDArray[Any]], images: NDArray[np.int32], annotations: Annotations) -> RunLengths | None:
+def _masks(content: dict[str, NDArray[Any]], images: NDArray[np.int32], annotations: Annotations) -> PackedMasks | None:
     if "mask_text" not in content:
         return None
     offsets = content["mask_offsets"]
     if len(offsets) != len(images) + 1 or offsets[0] != 0 or offsets[-1] != len(content["mask_text"]):
         raise ValueError("a mask for every detection")
-    masks = RunLengths(content["mask_text"], offsets)
+    masks = PackedMasks(content["mask_text"], offsets)
     num_pixels = annotations.heights[images].astype(np.int64) * annotations.widths[images]
     if (np.diff(offsets) < 0).any() or not are_valid(masks, num_pixels).all():
         raise ValueError("run lengths that cover the image")

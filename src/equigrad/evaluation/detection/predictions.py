@@ -1,4 +1,4 @@
-"""Detections of a whole test set as columns: tens of bytes each, not a dictionary."""
+"""The detections of a whole test set as arrays, which take tens of bytes for each detection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,26 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.evaluation.detection.annotations import Floats
-from equigrad.evaluation.detection.run_lengths import RunLengths
+from equigrad.evaluation.detection.packed_masks import PackedMasks
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """N detections in the order of their file."""
 
-    images: NDArray[np.int32]  # (N,) indices
-    labels: NDArray[np.int32]  # (N,) category indices
+    images: NDArray[np.int32]  # (N,) indices of images
+    labels: NDArray[np.int32]  # (N,) indices of categories
     boxes: Floats  # (N, 4) x, y, width, height
     scores: Floats  # (N,)
-    areas: Floats  # (N,) of the boxes, or of the masks where the file has no boxes
-    masks: RunLengths | None = None
+    areas: Floats  # (N,) of the boxes, or of the masks if there are no boxes
+    masks: PackedMasks | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
 
     @classmethod
     def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
-        """One after the other."""
+        """All parts in one, in order."""
         masks = [part.masks for part in parts if part.masks is not None]
         return cls(
             np.concatenate([np.zeros(0, np.int32), *(part.images for part in parts)]),
@@ -35,25 +35,25 @@ class Predictions:
             np.concatenate([np.zeros((0, 4)), *(part.boxes for part in parts)]),
             np.concatenate([np.zeros(0), *(part.scores for part in parts)]),
             np.concatenate([np.zeros(0), *(part.areas for part in parts)]),
-            RunLengths.joined(masks) if masks else None,
+            PackedMasks.joined(masks) if masks else None,
         )
 
 
 class IdTable:
-    """From the ids of an annotation file to indices."""
+    """Looks up the index of an image or category by its id in the annotation file."""
 
     def __init__(self, ids: NDArray[np.integer[Any]]) -> None:
         self.order = np.argsort(ids, kind="stable").astype(np.int32)
         self.sorted = np.asarray(ids)[self.order]
 
     def indices(self, ids: NDArray[Any]) -> NDArray[np.int32]:
-        """Of ids, (N,); raises ValueError if one is not in the table."""
-        places = np.minimum(np.searchsorted(self.sorted, ids), len(self.sorted) - 1)
-        if len(ids) and not (len(self.sorted) and (self.sorted[places] == ids).all()):
+        """The indices of ids, (N,); ValueError if one is not in the table."""
+        ranks = np.minimum(np.searchsorted(self.sorted, ids), len(self.sorted) - 1)
+        if len(ids) and not (len(self.sorted) and (self.sorted[ranks] == ids).all()):
             raise ValueError("ids of the annotations")
-        found: NDArray[np.int32] = self.order[places]
+        found: NDArray[np.int32] = self.order[ranks]
         return found
 
     def has(self, number: int) -> bool:
-        """Whether it is an id."""
+        """Whether this is the id of an image or category."""
         return bool((self.sorted == number).any())

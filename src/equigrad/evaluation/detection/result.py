@@ -18,9 +18,9 @@ class DetectionRow:
     """One category: how frequent it is and how well it is detected."""
 
     name: str
-    count: int  # training images if they are known, else images of this file
+    count: int  # training images if known, else images of this file
     group: str  # rare, common or frequent
-    num_images: int  # of this file; crowds do not count
+    num_images: int  # of this file, without crowds
     num_instances: int  # of this file, without crowds
     AP: float  # nan without annotations
     AP50: float
@@ -28,19 +28,19 @@ class DetectionRow:
 
 @dataclass(frozen=True, eq=False)
 class CategoryFacts:
-    """What is known of the C categories apart from detections."""
+    """Names, counts and groups of the C categories."""
 
     names: tuple[str, ...]
-    counts: Ints  # (C,) that groups are by
+    counts: Ints  # (C,) that make the groups
     groups: Groups
-    has_groups: bool  # groups are those of training, not of this file
+    has_groups: bool  # whether the groups are those of training and not of this file
     num_images: Ints  # (C,)
     num_instances: Ints  # (C,)
 
 
 @dataclass(frozen=True, eq=False)
 class DetectionResult:
-    """Precision and recall of C categories, A sizes (all, small, medium, large) and T thresholds; nan is unknown."""
+    """Precision and recall of C categories, A sizes (all, small, medium, large), T thresholds; nan if not annotated."""
 
     rules: Rules
     categories: CategoryFacts
@@ -51,7 +51,7 @@ class DetectionResult:
     pool_precision: Floats  # (T,)
 
     def result(self) -> dict[str, float]:
-        """Fractions in [0, 1] under the papers' names; nan where there is nothing to find."""
+        """The metrics as fractions in [0, 1] under the papers' names; nan without annotations."""
         return {
             "AP": mean_known(self.precision[:, 0]),
             "AP50": mean_known(self.precision[:, 0, 0]),
@@ -65,7 +65,7 @@ class DetectionResult:
         }
 
     def per_category(self) -> list[DetectionRow]:
-        """A row for every category, in the order of labels."""
+        """One row for each category, in the order of labels."""
         facts = self.categories
         group_of = {int(label): name for name, members in facts.groups.items() for label in members}
         return [
@@ -96,7 +96,7 @@ class DetectionResult:
 
 
 def category_facts(annotations: Annotations, train_counts: ArrayLike | None = None) -> CategoryFacts:
-    """Names, counts and groups: those the file names, else by training images, else by the images of this file."""
+    """Names, counts and groups: groups of the file, else by training images, else by the images of this file."""
     names = tuple(annotations.categories.names)
     is_object = ~np.asarray(annotations.is_crowd, np.bool_)
     labels = np.asarray(annotations.labels, np.int64)[is_object]

@@ -1,8 +1,8 @@
-"""Which detections a benchmark judges: limits on their number, and LVIS's federated annotation.
+"""Which detections a benchmark evaluates: limits on their number, and LVIS's federated annotation.
 
-LVIS is a federation of small data sets, one a category: an image is only annotated for some categories, those it shows
-(`annotated`), those verified to be absent (`negative`) and those of which not every instance is marked
-(`not_exhaustive`). A detection of any other category is neither right nor wrong and is left out.
+LVIS is a federation of small data sets, one for each category. An image is annotated only for some categories: those
+with annotations, those verified to be absent (`negative`), and those of which not every instance is annotated
+(`not_exhaustive`). A detection of any other category is neither right nor wrong, so it is left out.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Rules:
     """How a benchmark computes AP.
 
     Args:
-        is_federated: only categories that were looked for in an image count there.
-        per_image: most detections an image, whatever their category; None for any number.
-        per_image_and_category: most detections of a category in an image; None for any number.
-        recall_limits: numbers of detections of a category in an image at which recall is reported too.
-        fixed_limit: AP-fixed's most detections of a category over the whole set (Dave et al., 2021).
+        is_federated: whether an image counts only for the categories that it was annotated for.
+        per_image: largest number of detections in an image, of all categories; None is unlimited.
+        per_image_and_category: largest number of detections of a category in an image; None is unlimited.
+        recall_limits: further limits for a category in an image at which recall is reported.
+        fixed_limit: largest number of detections of a category in the whole set, for AP-fixed (Dave et al., 2021).
     """
 
     is_federated: bool
@@ -35,7 +35,7 @@ class Rules:
 
     @property
     def limit(self) -> int | None:
-        """The number that average recall is called after."""
+        """The number in the name of average recall, such as 300 in AR@300."""
         return self.per_image or self.per_image_and_category
 
 
@@ -45,16 +45,16 @@ COCO = Rules(is_federated=False, per_image_and_category=100, recall_limits=(1, 1
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Detections that are judged, (D,) each."""
+    """The detections that are evaluated, (D,) each."""
 
     indices: Ints  # into the predictions
-    is_standard: Flags  # within the limits of the benchmark: AP
+    is_standard: Flags  # within the benchmark's limits, for AP
     is_fixed: Flags  # within the limit of AP-fixed
-    is_excused: Flags  # no mistake even if nothing matches
+    is_excused: Flags  # not a mistake if unmatched: the category is not fully annotated
 
 
 def select(predictions: Predictions, annotations: Annotations, rules: Rules) -> Selection:
-    """Apply limits to all detections first, as the official evaluator does, then leave out what cannot be judged."""
+    """Apply the limits to all detections, as the official evaluator does, then leave out those that cannot count."""
     labels, scores = predictions.labels, predictions.scores
     num_categories = len(annotations.categories.names)
     cells = predictions.images.astype(np.int64) * num_categories + labels
@@ -64,12 +64,12 @@ def select(predictions: Predictions, annotations: Annotations, rules: Rules) -> 
     if rules.per_image_and_category is not None:
         is_standard &= within_limit(cells, scores, rules.per_image_and_category)
     is_fixed = within_limit(labels, scores, rules.fixed_limit)
-    judged = is_standard | is_fixed
+    is_selected = is_standard | is_fixed
     if rules.is_federated:
-        # The official evaluator loses objects and detections without area on the way.
-        judged &= predictions.areas > 0
-        judged &= _looked_for(annotations)[cells]
-    indices = np.flatnonzero(judged)
+        # The official evaluator leaves out annotations and detections without area.
+        is_selected &= predictions.areas > 0
+        is_selected &= _is_annotated_for(annotations)[cells]
+    indices = np.flatnonzero(is_selected)
     is_excused = np.zeros(len(indices), np.bool_)
     if rules.is_federated and annotations.not_exhaustive is not None:
         is_excused = np.isin(cells[indices], _cells(annotations.not_exhaustive, num_categories))
@@ -77,7 +77,7 @@ def select(predictions: Predictions, annotations: Annotations, rules: Rules) -> 
 
 
 def within_limit(groups: NDArray[np.integer[Any]], scores: Floats, limit: int) -> Flags:
-    """Whether a detection is among the `limit` best of its group; of equal scores the first comes first, (N,)."""
+    """Whether a detection is among the `limit` best of its group, (N,); of equal scores the first one wins."""
     chosen = np.ones(len(groups), np.bool_)
     kinds, inverse, counts = np.unique(groups, return_inverse=True, return_counts=True)
     crowded = np.flatnonzero((counts > limit)[inverse])
@@ -92,8 +92,8 @@ def annotation_images(annotations: Annotations) -> Ints:
     return np.repeat(np.arange(len(annotations.image_ids)), np.diff(annotations.offsets))
 
 
-def _looked_for(annotations: Annotations) -> Flags:
-    """Whether a category was looked for in an image, (I * C,): annotated or negative there."""
+def _is_annotated_for(annotations: Annotations) -> Flags:
+    """Whether an image was annotated for a category, (I * C,): it has annotations or lists it as negative."""
     num_categories = len(annotations.categories.names)
     table = np.zeros(len(annotations.image_ids) * num_categories, np.bool_)
     counted = np.asarray(annotations.areas) > 0

@@ -3,49 +3,15 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
 
 from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyphs.layout import GlyphData, glyph_images
 from equigrad.data.glyphs.scenes import PORTRAIT, Split
 from equigrad.data.images import transforms
-from equigrad.data.images.lists import (
-    ImageDataset,
-    ImageList,
-    read_arrays,
-    read_cifar,
-    read_image_folder,
-    read_image_list,
-)
+from equigrad.data.images.lists import ImageDataset, ImageList
 from equigrad.data.images.published_lists import Benchmark, read_published
+from equigrad.data.images.readers import read_images
 from equigrad.data.images.stores import ArrayStore
-
-
-def read_images(
-    source: Path,
-    root: Path | None = None,
-    *,
-    split: Literal["train", "test"] = "train",
-    class_names: tuple[str, ...] | None = None,
-) -> ImageList:
-    """Images with labels, in whatever of the known forms they come.
-
-    Args:
-        source: a list of lines `path label`; a folder, or `.zip` file, with a folder of images for each category; a
-            `.npz` file with `images` and `labels`; or the folder of CIFAR's binary version.
-        root: what the paths of a list start from; None is the folder of the list.
-        split: which part of CIFAR.
-        class_names: those of the training set, for a test set.
-    """
-    if not source.exists():
-        raise FileNotFoundError(f"{source}: no such list, folder or file of images")
-    if source.is_dir() and ((source / "batches.meta.txt").exists() or (source / "fine_label_names.txt").exists()):
-        return read_cifar(source, split)
-    if source.is_dir() or source.suffix == ".zip":
-        return read_image_folder(source, class_names=class_names)
-    if source.suffix == ".npz":
-        return read_arrays(source, class_names=class_names)
-    return read_image_list(source, root or source.parent, class_names=class_names)
 
 
 @dataclass(frozen=True)

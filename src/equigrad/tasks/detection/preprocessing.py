@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from equigrad.data.detection.batches import collate_detection
 from equigrad.data.detection.dataset import DetectionDataset
-from equigrad.data.detection.mosaic import YOLOX_SIZES, Items, TransformedDataset, yolox_train
+from equigrad.data.detection.mosaic import YOLOX_SIZES, yolox_train
+from equigrad.data.detection.transformed_dataset import DetectionItems, TransformedDataset
 from equigrad.data.detection.transforms import (
     LVIS_SHORT_SIDES,
     DetectionTransform,
@@ -37,7 +38,7 @@ class ShorterSide:
     flip: float = 0.5
     stride: int = 32
 
-    def training(self, dataset: DetectionDataset) -> Items:
+    def training(self, dataset: DetectionDataset) -> DetectionItems:
         """The data set with random sizes."""
         return TransformedDataset(dataset, train_transform(short=self.short, long=self.long, flip=self.flip))
 
@@ -72,7 +73,7 @@ class Mosaics:
     num_strong_epochs: int = 285
     mixup: bool = True
 
-    def training(self, dataset: DetectionDataset) -> Items:
+    def training(self, dataset: DetectionDataset) -> DetectionItems:
         """The data set behind mosaics."""
         return yolox_train(
             dataset,

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Subset
 
 from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.detection.dataset import DetectionDataset
-from equigrad.data.detection.mosaic import TransformedDataset
+from equigrad.data.detection.transformed_dataset import TransformedDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import best_accelerator

@@ -1,6 +1,5 @@
 """Glyph scenes with label maps, drawn in memory: segmentation data for tests and first tries."""
 
-import hashlib
 import io
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,39 +12,11 @@ from PIL import Image
 from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes
 from equigrad.data.glyphs.scenes import LARGE_GLYPHS, Split
+from equigrad.data.images.stores import MemoryStore
 from equigrad.data.segmentation.data import SegmentationData, SegmentationDataset
 from equigrad.data.segmentation.label_maps import LabelValues
 from equigrad.data.segmentation.transforms import evaluation_transform, train_transform
 from equigrad.evaluation.segmentation import GroupBy
-
-
-class MemoryStore:
-    """Image files by path, in memory."""
-
-    def __init__(self, files: dict[str, bytes], root: Path) -> None:
-        self.files, self.root = files, root
-
-    def read(self, path: str) -> Image.Image:
-        """The image in RGB."""
-        return Image.open(io.BytesIO(self.content(path))).convert("RGB")
-
-    def content(self, path: str) -> bytes:
-        """The file."""
-        if path not in self.files:
-            raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.files)}")
-        return self.files[path]
-
-    def size(self, path: str) -> int | None:
-        """Bytes of the file."""
-        return len(self.files[path]) if path in self.files else None
-
-    def name(self, path: str) -> str:
-        """Root and path."""
-        return f"{self.root}[{path}]"
-
-    def fingerprint(self) -> str:
-        """All files."""
-        return hashlib.sha256(b"".join(self.files.values())).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -96,7 +67,7 @@ def _drawn(settings: GlyphScenes, split: Split) -> SegmentationData:
         scene = scenes[index]
         images[name], maps[name] = _png(scene.image), _png((scene.categories() + 1).astype(np.uint8))
     class_names = ("background", *glyphs.names)
-    values = LabelValues.counted(len(class_names))
+    values = LabelValues.consecutive(len(class_names))
     scenes_store = MemoryStore(images, Path(f"glyph scenes of {split}"))
     maps_store = MemoryStore(maps, Path(f"label maps of {split}"))
     source = str(scenes_store.root)

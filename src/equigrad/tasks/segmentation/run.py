@@ -15,7 +15,7 @@ import equigrad
 from equigrad.analysis.history import EVALUATION, Evaluation
 from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.frequency import Counts
-from equigrad.data.segmentation.data import SegmentationDataset, collate
+from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.engine import Training, TrainResult, launch
 from equigrad.engine.distributed import best_accelerator
 from equigrad.engine.loading import leave_signals_to_the_training
@@ -69,7 +69,7 @@ def train(
         recipe.training,
         folder,
         resume=resume,
-        collate=collate,
+        collate=collate_segmentation,
         sample_name=train_set.sample_name,
         recipe={**source, "num_classes": len(counts), "num_images": len(train_set)},
         command=command,
@@ -145,7 +145,7 @@ def evaluate_model(
     loader: DataLoader[Any] = DataLoader(
         Subset(test_set, share),
         batch_size=1,  # images have sizes of their own
-        collate_fn=collate,
+        collate_fn=collate_segmentation,
         num_workers=recipe.training.num_workers,
         worker_init_fn=leave_signals_to_the_training,
     )

@@ -135,14 +135,17 @@ def test_a_wrong_annotation_is_named_with_its_field(read, record, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (coco([image(1), image(1)]), "image 1: id: 2 of them have the same"),
-        (coco(annotations=[annotation(4), annotation(4)]), "annotation 4: id: 2 of them have the same"),
-        (coco(categories=[{"id": 1, "name": "a"}] * 3), "category 1: id: 3 of them have the same"),
+        (coco([image(1), image(1)]), "image 1: id: used 2 times"),
+        (coco(annotations=[annotation(4), annotation(4)]), "annotation 4: id: used 2 times"),
+        (coco(categories=[{"id": 1, "name": "a"}] * 3), "category 1: id: used 3 times"),
         (coco(categories=[]), "categories: expected one or more, got none"),
         (coco([image(1, height="8")]), "image 1: height: expected int, got str"),
         (coco([image(1, width=0)]), "image 1: width: expected int >= 1"),
         (coco([image(1, width=10**5, height=10**5)]), "image 1: height, width: expected up to 178956970 pixels"),
-        (coco([{"id": 1, "height": 8, "width": 12}]), "image 1: file_name: there is none, nor a coco_url"),
+        (
+            coco([{"id": 1, "height": 8, "width": 12}]),
+            "image 1: file_name: expected a path here or in coco_url",
+        ),
         (
             coco([image(1, neg_category_ids=[4]), image(2, neg_category_ids=[1])]),
             "image 1: neg_category_ids: there is no category with id 4",

@@ -35,5 +35,5 @@ def test_neither_field_of_a_record_leads_outside(file_name, url_path):
 
 @pytest.mark.parametrize("url", ["", "http://host", "http://host/"])
 def test_a_record_without_any_name_is_refused(url):
-    with pytest.raises(ValueError, match="file_name: there is none, nor a coco_url"):
+    with pytest.raises(ValueError, match="file_name: expected a path here or in coco_url, got neither"):
         image_path(None, url)

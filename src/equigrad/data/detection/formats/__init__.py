@@ -1,1 +1,1 @@
-"""Readers and writers of annotation files."""
+"""Annotation files: COCO and LVIS JSON, OpenImages CSV, and conversion of Pascal VOC and YOLO folders."""

@@ -1,7 +1,7 @@
-"""A hierarchy of categories, as OpenImages has one: a dog is an animal, and no animal means no dog.
+"""The class hierarchy of OpenImages: a dog is an animal, and an image without animals has no dogs.
 
 hierarchy = read_hierarchy("challenge-2019-label500-hierarchy.json", mids)
-rows, labels = hierarchy.upwards(labels)      # every label and its ancestors; rows[k] is where labels[k] came from
+rows, labels = hierarchy.upwards(labels)      # every label and its ancestors; labels[k] comes from row rows[k]
 rows, labels = hierarchy.downwards(labels)    # every label and its descendants
 """
 
@@ -23,26 +23,21 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ClassHierarchy:
-    """Which category is part of which others; a category may have several parents."""
+    """Which categories are subcategories of which others; a category may have several parents."""
 
-    is_ancestor: NDArray[np.bool_]  # (C, C): [c, a] says that each c is also an a; never itself
+    is_ancestor: NDArray[np.bool_]  # (C, C): [c, a] is True if a is above c; False on the diagonal
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.is_ancestor)
 
-    def ancestors(self, label: int) -> list[int]:
-        """The categories above one, ascending."""
-        above: list[int] = np.flatnonzero(self.is_ancestor[label]).tolist()
-        return above
-
     def upwards(self, labels: ArrayLike) -> tuple[Indices, Indices]:
-        """What labels (M,) imply: themselves and their ancestors, as indices into `labels` and labels, (M',) each."""
+        """Expand labels (M,) to themselves and their ancestors: the row each comes from, and the labels, (M',) each."""
         return _expanded(self._up, labels)
 
     def downwards(self, labels: ArrayLike) -> tuple[Indices, Indices]:
-        """What the absence of labels (M,) implies: themselves and their descendants, as in `upwards`."""
+        """Expand labels (M,) to themselves and their descendants, which are absent when they are; as in `upwards`."""
         return _expanded(self._down, labels)
 
     @cached_property
@@ -55,7 +50,7 @@ class ClassHierarchy:
 
 
 def _with_relatives(is_relative: NDArray[np.bool_]) -> CategoryLists:
-    """For each category a list of itself and then its relatives."""
+    """For each category a list of the category itself and its relatives."""
     lists = [np.concatenate([[label], np.flatnonzero(row)]) for label, row in enumerate(is_relative)]
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return CategoryLists(offsets, np.concatenate(lists).astype(np.int32))
@@ -70,8 +65,8 @@ def _expanded(lists: CategoryLists, labels: ArrayLike) -> tuple[Indices, Indices
 def read_hierarchy(file: str | os.PathLike[str], mids: Sequence[str]) -> ClassHierarchy:
     """Read a tree of `{"LabelName": mid, "Subcategory": [...]}`.
 
-    The outermost node only holds the tree together and is no category. A category may occur in several places. `Part`
-    is not followed: a wheel is no car.
+    The root node is not a category. A category may occur several times in the tree. `Part` is not followed: a wheel is
+    not a kind of car.
 
     Args:
         file: the JSON file.
@@ -79,26 +74,26 @@ def read_hierarchy(file: str | os.PathLike[str], mids: Sequence[str]) -> ClassHi
     """
     file = Path(file)
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; expected the JSON hierarchy of the categories")
+        raise FileNotFoundError(f"{file}: no such file; expected the class hierarchy (JSON)")
     try:
         tree = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: not a JSON file that can be read ({error})") from None
+        raise ValueError(f"{file}: not a valid JSON file ({error})") from None
     label_of = {mid: label for label, mid in enumerate(mids)}
     is_ancestor = np.zeros((len(mids), len(mids)), dtype=np.bool_)
     for mid, above in _nodes(tree, file):
         if mid not in label_of:
-            raise ValueError(f"{file}: LabelName {mid!r} is none of the {len(mids)} categories")
+            raise ValueError(f"{file}: LabelName {mid!r} is not one of the {len(mids)} categories")
         is_ancestor[label_of[mid], [label_of[name] for name in above]] = True
     below_itself = (is_ancestor & is_ancestor.T).any(1)
     if below_itself.any():
-        raise ValueError(f"{file}: LabelName {mids[int(below_itself.argmax())]!r} is below itself")
+        raise ValueError(f"{file}: LabelName {mids[int(below_itself.argmax())]!r} is a subcategory of itself")
     return ClassHierarchy(is_ancestor)
 
 
 def _nodes(tree: Any, file: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every node below the outermost one, with the names above it; a node comes before those below it."""
-    # A list of what is still to visit rather than recursion: the depth is the file's choice.
+    """Every node below the root with the names above it; parents come before their children."""
+    # A stack instead of recursion, because a file may be nested to any depth.
     pending: list[tuple[Any, tuple[str, ...]]] = [(child, ()) for child in reversed(_children(tree, file))]
     while pending:
         node, above = pending.pop()

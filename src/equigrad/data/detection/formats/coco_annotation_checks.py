@@ -1,11 +1,11 @@
-"""Checks of the annotations of a file: fields, boxes, areas and masks."""
+"""Checks of the annotations of a COCO or LVIS file: fields, boxes, areas and masks."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from equigrad.data.detection.findings import Findings
+from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_record_checks import (
     CategoryFacts,
     ImageFacts,
@@ -15,19 +15,19 @@ from equigrad.data.detection.formats.coco_record_checks import (
     objects,
     wrong_field,
 )
-from equigrad.data.detection.masks import RunLengths, check_polygons, shape_to_rle
+from equigrad.data.detection.masks import RunLengthMask, check_polygons, shape_to_rle
 
-_TOLERANCE = 1.0  # pixels that annotations may reach out of their image: tools count the last pixel differently
+_TOLERANCE = 1.0  # pixels an annotation may extend beyond its image: tools differ on the last pixel
 _Record = dict[str, Any]
 
 
 def check_annotations(
-    found: Findings,
+    found: FindingCollector,
     records: Sequence[msgspec.Raw],
     images: dict[int, ImageFacts],
     categories: dict[int, CategoryFacts],
 ) -> None:
-    """Check every annotation, and count those of images and categories in their facts."""
+    """Check every annotation, and count the annotations of each image and category."""
     ids: set[int] = set()
     contents: set[int] = set()
     maskless: list[str] = []
@@ -37,7 +37,7 @@ def check_annotations(
         image = _owner(found, name, record, "image_id", "images", images)
         category = _owner(found, name, record, "category_id", "categories", categories)
         if image is not None and category is not None:
-            _check_place(found, name, record, image, category, contents)
+            _check_content(found, name, record, image, category, contents)
         _check_numbers(found, name, record, image)
         if record.get("segmentation"):
             num_masks += 1
@@ -50,7 +50,7 @@ def check_annotations(
         found.add("no annotations", "annotations is empty or missing")
 
 
-def _check_id(found: Findings, name: str, record: _Record, ids: set[int]) -> None:
+def _check_id(found: FindingCollector, name: str, record: _Record, ids: set[int]) -> None:
     if not is_id(record.get("id")):
         wrong_field(found, "annotations", name, record, "id", "a whole number from 0")
         return
@@ -62,9 +62,9 @@ def _check_id(found: Findings, name: str, record: _Record, ids: set[int]) -> Non
 
 
 def _owner(
-    found: Findings, name: str, record: _Record, field: str, kind: str, known: dict[int, Any]
+    found: FindingCollector, name: str, record: _Record, field: str, kind: str, known: dict[int, Any]
 ) -> ImageFacts | CategoryFacts | None:
-    """The image or category an annotation names."""
+    """The image or category that an annotation belongs to."""
     value = record.get(field)
     if not is_id(value):
         wrong_field(found, "annotations", name, record, field, "a whole number from 0")
@@ -77,18 +77,20 @@ def _owner(
     return owner
 
 
-def _check_place(found: Findings, name: str, record: _Record, image: Any, category: Any, contents: set[int]) -> None:
+def _check_content(
+    found: FindingCollector, name: str, record: _Record, image: Any, category: Any, contents: set[int]
+) -> None:
     if record["category_id"] in image.absent:
         case = f"{name}: category {record['category_id']} ({category.name}) in image {record['image_id']}"
         found.add("annotations of a category that the image lists as absent", case)
-    # Hashes, because the boxes of a million annotations would be large.
+    # Hashes take less memory than the boxes of a million annotations.
     content = hash((record["image_id"], record["category_id"], repr(record.get("bbox"))))
     if content in contents:
         found.add("annotations that repeat another", f"{name}: box {record.get('bbox')!r:.60}")
     contents.add(content)
 
 
-def _check_numbers(found: Findings, name: str, record: _Record, image: Any) -> None:
+def _check_numbers(found: FindingCollector, name: str, record: _Record, image: Any) -> None:
     if record.get("iscrowd", 0) not in (0, 1):
         wrong_field(found, "annotations", name, record, "iscrowd", "0 or 1")
     box = record.get("bbox")
@@ -110,7 +112,7 @@ def _check_numbers(found: Findings, name: str, record: _Record, image: Any) -> N
         found.add("areas larger than their box", f"{name}: area {area}, box {box}")
 
 
-def _check_box(found: Findings, name: str, box: list[float], image: Any) -> None:
+def _check_box(found: FindingCollector, name: str, box: list[float], image: Any) -> None:
     x, y, width, height = box
     if width < 0 or height < 0:
         found.add("boxes with negative width or height", f"{name}: {box}")
@@ -124,7 +126,7 @@ def _check_box(found: Findings, name: str, box: list[float], image: Any) -> None
             found.add("boxes that reach out of their image", case)
 
 
-def _check_mask(found: Findings, name: str, record: _Record, image: Any) -> None:
+def _check_mask(found: FindingCollector, name: str, record: _Record, image: Any) -> None:
     shape = record["segmentation"]
     if isinstance(shape, dict):
         _check_runs(found, name, shape, image)
@@ -136,7 +138,7 @@ def _check_mask(found: Findings, name: str, record: _Record, image: Any) -> None
         found.add("masks that are neither polygons nor run lengths", f"{name}: {shape!r:.60}")
 
 
-def _check_polygons(found: Findings, name: str, polygons: list[list[Any]], image: Any) -> None:
+def _check_polygons(found: FindingCollector, name: str, polygons: list[list[Any]], image: Any) -> None:
     for polygon in polygons:
         if not set(map(type, polygon)) <= {int, float}:
             found.add("masks that are neither polygons nor run lengths", f"{name}: {polygon!r:.60}")
@@ -158,7 +160,7 @@ def _check_polygons(found: Findings, name: str, polygons: list[list[Any]], image
         _check_extent(found, name, polygons, image)
 
 
-def _check_extent(found: Findings, name: str, polygons: list[list[float]], image: Any) -> None:
+def _check_extent(found: FindingCollector, name: str, polygons: list[list[float]], image: Any) -> None:
     right = max(max(polygon[::2]) for polygon in polygons) - image.width
     bottom = max(max(polygon[1::2]) for polygon in polygons) - image.height
     beyond = max(right, bottom, -min(min(polygon) for polygon in polygons))
@@ -166,9 +168,9 @@ def _check_extent(found: Findings, name: str, polygons: list[list[float]], image
         found.add("polygons that reach out of their image", f"{name}: by {beyond:.1f} pixels")
 
 
-def _check_runs(found: Findings, name: str, shape: _Record, image: Any) -> None:
+def _check_runs(found: FindingCollector, name: str, shape: _Record, image: Any) -> None:
     try:
-        runs = msgspec.convert(shape, RunLengths)
+        runs = msgspec.convert(shape, RunLengthMask)
     except msgspec.ValidationError as error:
         found.add("masks that are neither polygons nor run lengths", f"{name}: {error}")
         return

@@ -1,4 +1,4 @@
-"""COCO and LVIS annotation files, read into columns and written."""
+"""Reading COCO and LVIS annotation files into arrays, and writing COCO files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ from equigrad.data.detection.formats.coco_text import CocoText, fault, open_coco
 from equigrad.data.detection.masks import Segmentations
 from equigrad.files import atomic_write
 
-MAX_PIXELS = 178_956_970  # of an image: what Pillow refuses to open as a decompression bomb
-_BLOCK = 16384  # annotations decoded at a time: objects live only as long as their block
+MAX_PIXELS = 178_956_970  # of an image: above this, Pillow refuses it as a decompression bomb
+_BLOCK = 16384  # annotations decoded at a time, so that few Python objects exist at once
 
-_Id = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # no larger than what every JSON tool keeps exactly
+_Id = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # larger integers are not exact in all JSON tools
 _Side = Annotated[int, msgspec.Meta(ge=1, le=MAX_PIXELS)]
 _NO_MASK = msgspec.Raw()
 
@@ -55,11 +55,11 @@ _Record = TypeVar("_Record", _Category, _Image, _Annotation)
 
 
 def read_coco(file: str | os.PathLike[str]) -> DetectionData:
-    """Read the annotation file of LVIS (v1 or v0.5), of COCO, or one in their format.
+    """Read an annotation file in the format of COCO or LVIS (v1 or v0.5).
 
-    Boxes, categories and federated lists are read into arrays; masks stay in the file until they are asked for.
-    Categories are numbered by ascending id. A file that is broken or contradicts itself raises ValueError that names
-    the record and field; `equigrad.data.detection.checks` lists all that is wrong.
+    Boxes, categories and federated lists are read into arrays; masks stay in the file until they are needed. Labels
+    follow ascending category ids. A broken or inconsistent file raises a ValueError that names the record and the
+    field; `check_detection` lists all faults of a file.
     """
     text = open_coco(file)
     categories = _read_categories(text)
@@ -143,7 +143,7 @@ def _read_annotations(text: CocoText) -> _Columns:
 def _decoded(
     text: CocoText, kind: str, records: Sequence[msgspec.Raw], record_type: type[_Record]
 ) -> Iterator[list[_Record]]:
-    """The records in blocks; the first that is not of the type raises ValueError."""
+    """Decode the records in blocks; ValueError names the first record that has another type."""
     decode = msgspec.json.Decoder(record_type).decode
     for start in range(0, len(records), _BLOCK):
         block: list[_Record] = []
@@ -174,15 +174,15 @@ def _distinct_ids(text: CocoText, kind: str, ids: Sequence[int] | NDArray[np.int
     found = np.array(ids, dtype=np.int64)
     values, counts = np.unique(found, return_counts=True)
     if len(values) < len(found):
-        raise ValueError(f"{text.file}: {kind} {values[counts.argmax()]}: id: {counts.max()} of them have the same")
+        raise ValueError(f"{text.file}: {kind} {values[counts.argmax()]}: id: used {counts.max()} times")
     return found
 
 
 def _indices(
     text: CocoText, columns: _Columns, field: str, wanted: NDArray[np.int64], ids: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where each wanted id stands among `ids`; ValueError if one is not there."""
-    indices, found = locate(wanted, ids)
+    """Index of each wanted id in `ids`; ValueError if one is missing."""
+    indices, found = _locate(wanted, ids)
     if not found.all():
         wrong = int(found.argmin())
         kind = field.removesuffix("_id")
@@ -192,13 +192,13 @@ def _indices(
     return indices
 
 
-def locate(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Index in `ids` of each wanted value, and whether it is there, (N,) each."""
+def _locate(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Index in `ids` of each wanted value, and whether it occurs there, (N,) each."""
     if len(ids) == 0:
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     order = np.argsort(ids)
-    places = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
-    return places, ids[places] == wanted
+    indices = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
+    return indices, ids[indices] == wanted
 
 
 def _path(text: CocoText, image: _Image) -> str:
@@ -222,7 +222,7 @@ def _category_lists(text: CocoText, images: list[_Image], field: str, categories
         raise ValueError(f"{text.file}: image {missing.id}: {field}: expected a list, as other images have")
     lengths = np.array([len(ids) for ids in lists])
     wanted = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
-    values, found = locate(wanted, categories.ids)
+    values, found = _locate(wanted, categories.ids)
     if not found.all():
         wrong = int(found.argmin())
         image = images[int(np.searchsorted(np.cumsum(lengths), wrong, side="right"))]

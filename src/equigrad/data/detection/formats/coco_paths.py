@@ -1,4 +1,4 @@
-"""Where the image of a COCO or LVIS record lies below the folder of images."""
+"""Paths of images: where the image of a COCO or LVIS record is, relative to the folder of images."""
 
 import re
 from collections.abc import Sequence
@@ -8,27 +8,27 @@ from equigrad.data.images.stores import ImageStore
 
 # LVIS v0.5 names files as in COCO 2014; the images are those of COCO 2017, named by their number alone.
 _COCO_2014 = re.compile(r"^COCO_(?:train|val|test)2014_(?=\d{12}\.jpg$)")
-_FOREIGN = re.compile("^[A-Za-z]:|[\0\ud800-\udfff]")  # a drive letter, or what no file name can have
+_FOREIGN = re.compile("^[A-Za-z]:|[\0\ud800-\udfff]")  # a drive letter, or characters that no file name has
 
 
 def image_path(file_name: str | None, coco_url: str | None) -> str:
-    """The path of an image, with the folder of its split where the record names one.
+    """The path of an image, including the folder of its split if the record names one.
 
-    LVIS v1 has no `file_name`: `.../train2017/000000000009.jpg` in `coco_url` is the layout. COCO's `file_name` lacks
-    the folder, which `coco_url` has. Other records have only `file_name`.
+    LVIS v1 has no `file_name`; its `coco_url` ends in `train2017/000000000009.jpg`. COCO's `file_name` lacks the folder
+    that `coco_url` has. Other data has only `file_name`.
     """
     url_path = coco_url.partition("://")[2].partition("/")[2] if coco_url else ""
     from_url = "/".join(url_path.split("/")[-2:])
     if not file_name:
         if not from_url:
-            raise ValueError("file_name: there is none, nor a coco_url")
+            raise ValueError("file_name: expected a path here or in coco_url, got neither")
         return inside(from_url, "coco_url")
     same_file = from_url.rpartition("/")[2] in (file_name, _COCO_2014.sub("", file_name))
     return inside(from_url if same_file else file_name, "file_name")
 
 
 def inside(path: str, field: str) -> str:
-    """The path itself; ValueError if it would leave the folder of images, on any system."""
+    """Return the path; ValueError if it would leave the folder of images, on any operating system."""
     parts = re.split(r"[/\\]", path)
     if parts[0] == "" or ".." in parts or _FOREIGN.search(path):
         raise ValueError(f"{field}: expected a path inside the folder of images, got {path!r:.100}")
@@ -36,13 +36,13 @@ def inside(path: str, field: str) -> str:
 
 
 def without_folders(paths: Sequence[str]) -> tuple[str, ...] | None:
-    """File names alone; None if two images share one."""
+    """The file names without folders; None if two images have the same name."""
     names = tuple(PurePosixPath(path).name for path in paths)
     return names if len(set(names)) == len(names) else None
 
 
 def existing_paths(store: ImageStore, paths: Sequence[str]) -> tuple[str, ...]:
-    """The paths as they are in a store whose root is either above the folders of the splits or one of them."""
+    """The paths in a store whose root is either the folder that holds the splits or the folder of one split."""
     if not paths or store.size(paths[0]) is not None:
         return tuple(paths)
     names = without_folders(paths)

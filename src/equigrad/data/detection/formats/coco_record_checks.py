@@ -1,13 +1,13 @@
-"""Checks of the categories and images of an annotation file, whatever stands in it."""
+"""Checks of the categories and images of a COCO or LVIS file; they accept any JSON content."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from equigrad.data.detection.findings import Findings
+from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_json import MAX_PIXELS
 from equigrad.data.detection.formats.coco_paths import image_path
 from equigrad.data.detection.formats.coco_text import decoded
@@ -19,7 +19,7 @@ _Record = dict[str, Any]
 
 @dataclass
 class ImageFacts:
-    """What the checks of annotations need to know of an image."""
+    """What the checks of annotations need to know about an image."""
 
     height: int
     width: int
@@ -30,14 +30,14 @@ class ImageFacts:
 
 @dataclass
 class CategoryFacts:
-    """What is known of a category."""
+    """What the checks of annotations need to know about a category."""
 
     name: str
-    num_annotations: int = field(default=0)
+    num_annotations: int = 0
 
 
-def objects(found: Findings, kind: str, records: Sequence[msgspec.Raw]) -> Iterator[tuple[str, _Record]]:
-    """Records that are objects, each with what messages call it."""
+def objects(found: FindingCollector, kind: str, records: Sequence[msgspec.Raw]) -> Iterator[tuple[str, _Record]]:
+    """The records that are JSON objects, each with its name for messages; others are reported."""
     for index, record in enumerate(records):
         name = f"{kind} number {index + 1}"
         try:
@@ -52,7 +52,7 @@ def objects(found: Findings, kind: str, records: Sequence[msgspec.Raw]) -> Itera
 
 
 def is_id(value: Any) -> bool:
-    """Whether a value may be an id: a whole number from 0 that every JSON tool keeps exactly."""
+    """Whether a value is a valid id: a whole number from 0 that is exact in all JSON tools."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53
 
 
@@ -62,21 +62,21 @@ def is_number(value: Any) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a number is finite as a float; whole numbers may be too large for one."""
+    """Whether a number is finite as a float; an integer may be too large for a float."""
     try:
         return math.isfinite(value)
     except OverflowError:
         return False
 
 
-def wrong_field(found: Findings, kind: str, name: str, record: _Record, field_name: str, expected: str) -> None:
-    """Note a field that is not there or not what it should be."""
-    value = f"got {record[field_name]!r:.60}" if field_name in record else "there is none"
+def wrong_field(found: FindingCollector, kind: str, name: str, record: _Record, field_name: str, expected: str) -> None:
+    """Report a field that is missing or has a wrong value."""
+    value = f"got {record[field_name]!r:.60}" if field_name in record else "it is missing"
     found.add(f"{kind} with a missing or wrong field", f"{name}: {field_name}: expected {expected}, {value}")
 
 
-def check_categories(found: Findings, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
-    """Check the categories; those that can be used, by id."""
+def check_categories(found: FindingCollector, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
+    """Check the categories and return the usable ones by id."""
     known: dict[int, CategoryFacts] = {}
     names: dict[str, str] = {}
     unlettered: list[str] = []
@@ -107,11 +107,11 @@ def check_categories(found: Findings, records: Sequence[msgspec.Raw]) -> dict[in
     return known
 
 
-def _check_frequency(found: Findings, name: str, record: _Record) -> None:
+def _check_frequency(found: FindingCollector, name: str, record: _Record) -> None:
     letter, count = record["frequency"], record.get("image_count")
     if not isinstance(letter, str) or letter not in _MOST_IMAGES:
         wrong_field(found, "categories", name, record, "frequency", "r, c or f")
-    # Fewer images than the letter says are no contradiction: letters are of the training set, counts often of a part.
+    # Fewer images are fine: the frequency is that of the whole training set, the count may be that of a part.
     elif isinstance(count, int | float) and count > _MOST_IMAGES[letter]:
         found.add(
             "categories with more images than their frequency allows",
@@ -120,9 +120,9 @@ def _check_frequency(found: Findings, name: str, record: _Record) -> None:
 
 
 def check_images(
-    found: Findings, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
+    found: FindingCollector, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
 ) -> dict[int, ImageFacts]:
-    """Check the images; those that can be used, by id."""
+    """Check the images and return the usable ones by id."""
     known: dict[int, ImageFacts] = {}
     owners: dict[str, str] = {}
     unlisted: dict[str, list[str]] = {field_name: [] for field_name in _FEDERATED}
@@ -146,13 +146,13 @@ def check_images(
 
 
 def _check_lists(
-    found: Findings,
+    found: FindingCollector,
     name: str,
     record: _Record,
     categories: dict[int, CategoryFacts],
     unlisted: dict[str, list[str]],
 ) -> frozenset[int]:
-    """Check the federated lists of an image; the categories it calls absent."""
+    """Check the federated lists of an image and return the categories it lists as absent."""
     lists: list[frozenset[int]] = []
     for field_name in _FEDERATED:
         if record.get(field_name) is None:
@@ -166,7 +166,7 @@ def _check_lists(
     return absent
 
 
-def _has_size(found: Findings, name: str, record: _Record) -> bool:
+def _has_size(found: FindingCollector, name: str, record: _Record) -> bool:
     """Whether id, height and width are usable."""
     if not is_id(record.get("id")):
         wrong_field(found, "images", name, record, "id", "a whole number from 0")
@@ -183,7 +183,7 @@ def _has_size(found: Findings, name: str, record: _Record) -> bool:
     return True
 
 
-def _path(found: Findings, name: str, record: _Record) -> str | None:
+def _path(found: FindingCollector, name: str, record: _Record) -> str | None:
     for field_name in ("file_name", "coco_url"):
         if not isinstance(record.get(field_name), str | None):
             wrong_field(found, "images", name, record, field_name, "a text")
@@ -199,7 +199,7 @@ def _path(found: Findings, name: str, record: _Record) -> str | None:
 
 
 def _category_list(
-    found: Findings, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
+    found: FindingCollector, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
 ) -> frozenset[int]:
     ids = record[field_name]
     if not isinstance(ids, list) or not all(is_id(value) for value in ids):

@@ -1,6 +1,6 @@
-"""The text of COCO-style annotation files: split into records without a Python object for what is in them.
+"""Splitting the text of COCO-style annotation files into records, without decoding the records.
 
-Errors are one line that says which file, which record, which field, and what was expected there.
+Error messages are one line: file, record, field, and what was expected.
 """
 
 import json
@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-# Python's json writes these, though JSON has no such numbers. A text of as many bytes takes their place, so that
-# records stay where they are; the character is one that JSON allows and no name contains.
+# Python's json writes NaN and Infinity, which JSON does not allow. They are replaced by a string of the same length,
+# so that positions in the file stay valid; its character is one that JSON allows and names do not contain.
 _NOT_FINITE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:NaN|Infinity)', re.DOTALL)
 _STAND_IN = "\x7f"
 _NUMBERS = {1: float("nan"), 6: float("inf"), 7: float("-inf")}  # by length of the text
@@ -31,15 +31,15 @@ class _Sections(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class CocoText:
-    """An annotation file, its three lists split into records that are not decoded yet."""
+    """An annotation file whose three lists are split into records that are not decoded yet."""
 
     file: Path
     buffer: mmap.mmap | bytes
     sections: _Sections
-    stamp: tuple[int, int]  # size and time of the file
+    stamp: tuple[int, int]  # size and modification time of the file
 
     def spans(self, records: Sequence[msgspec.Raw]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Where the objects of one list begin in the file, and their lengths in bytes, (N,) each."""
+        """First byte and length in bytes of the records of one list, (N,) each."""
         lengths = np.fromiter((len(memoryview(record)) for record in records), np.int64, len(records))
         starts = np.zeros(len(records), np.int64)
         end = _address(records[0]) - _address(self.buffer) if len(records) else 0
@@ -75,7 +75,7 @@ def open_coco(file: str | os.PathLike[str]) -> CocoText:
 
 
 def decoded(record: msgspec.Raw) -> Any:
-    """A record as Python objects, with what Python's json takes for numbers; ValueError if it is not readable."""
+    """Decode a record, NaN and Infinity included; ValueError if it is nested too deeply."""
     text = bytes(record)
     try:
         content = json.loads(text)
@@ -85,8 +85,8 @@ def decoded(record: msgspec.Raw) -> Any:
 
 
 def fault(file: Path, kind: str, index: int, record: msgspec.Raw, error: Exception) -> str:
-    """One line about a record that could not be decoded: `kind` is image, annotation or category."""
-    message = plain_message(error)
+    """The error message for a record that could not be decoded; `kind` is image, annotation or category."""
+    message = _plain_message(error)
     if _STAND_IN.encode() in bytes(record):
         message = message.replace("got str", "got a number that is not finite")
     try:
@@ -101,8 +101,8 @@ def fault(file: Path, kind: str, index: int, record: msgspec.Raw, error: Excepti
     return f"{file}: {name}: {message}"
 
 
-def plain_message(error: Exception) -> str:
-    """msgspec's message, with the field first: "bbox: expected array of length 4"."""
+def _plain_message(error: Exception) -> str:
+    """msgspec's message with the field first, as in "bbox: expected array of length 4"."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     text, _, path = str(error).replace("`", "").partition(" - at $")
@@ -111,7 +111,7 @@ def plain_message(error: Exception) -> str:
 
 
 def _refusal(file: Path, error: Exception) -> str:
-    message = plain_message(error)
+    message = _plain_message(error)
     if isinstance(error, msgspec.ValidationError):
         return f"{file}: expected an object with the lists images, annotations and categories: {message}"
     if isinstance(error, RecursionError):
@@ -134,7 +134,7 @@ def _stand_in(match: re.Match[bytes]) -> bytes:
 
 
 def _restored(value: Any) -> Any:
-    """Numbers for their stand-ins."""
+    """Put NaN and infinities back in place of the strings that stand for them."""
     if isinstance(value, list):
         return [_restored(item) for item in value]
     if isinstance(value, dict):

@@ -1,9 +1,9 @@
-"""Large CSV files as arrays of some hundred thousand rows at a time, with errors that name the line and the field.
+"""Reading large CSV files in blocks of rows as arrays, with errors that name the line and the field.
 
     for block in csv_blocks("boxes.csv", {"ImageID": "S32", "XMin": "f8"}):
         block.require(block["XMin"] >= 0, "XMin", "at least 0")
 
-Fields may not be quoted: in 14 million rows of names and numbers that would take most of the time.
+Quoted fields are not supported: with 14 million rows, parsing quotes would take most of the time.
 """
 
 import os
@@ -21,11 +21,11 @@ ROWS_AT_ONCE = 500_000
 
 @dataclass(frozen=True, eq=False)
 class CsvBlock:
-    """Successive rows of a file."""
+    """Consecutive rows of a file."""
 
     file: Path
-    start: int  # rows before them
-    positions: Mapping[str, int]  # of the columns in the file
+    start: int  # number of data rows before this block
+    positions: Mapping[str, int]  # index of each column in the file
     rows: NDArray[Any]  # (N,) structured
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -39,7 +39,7 @@ class CsvBlock:
         return len(self.rows)
 
     def require(self, is_good: NDArray[np.bool_], name: str, expected: str) -> None:
-        """Raise ValueError for the first row whose flag, of (N,), is not set."""
+        """Raise ValueError for the first row where `is_good` (N,) is False."""
         if is_good.all():
             return
         row = self.start + int(np.argmin(is_good))
@@ -52,23 +52,23 @@ class CsvBlock:
 def csv_blocks(
     file: str | os.PathLike[str], types: Mapping[str, str], optional: Mapping[str, str] | None = None
 ) -> Iterator[CsvBlock]:
-    """Read some columns of a file with a header; names are found whatever their case and underscores.
+    """Read some columns of a file with a header; case and underscores of column names do not matter.
 
     Args:
-        file: fields between commas, empty lines are passed over.
-        types: the columns that must be there, with their numpy types; longer text is cut to the length of its type.
-        optional: those that may be.
+        file: comma-separated fields; empty lines are skipped.
+        types: required columns with their numpy types; text is cut to the length of its type.
+        optional: columns that may be missing.
     """
     file = Path(file)
-    # Latin-1 never fails; what is compared is ASCII.
+    # Latin-1 decodes any bytes; everything that is compared is ASCII.
     with file.open(encoding="latin-1") as stream:
         header = [name.strip() for name in stream.readline().removeprefix("ï»¿").split(",")]
-        places = {_plain(name): place for place, name in enumerate(header)}
-        missing = [name for name in types if _plain(name) not in places]
+        columns = {_plain(name): column for column, name in enumerate(header)}
+        missing = [name for name in types if _plain(name) not in columns]
         if missing:
             raise ValueError(f"{file}, line 1: expected the column {missing[0]}, got {','.join(header)[:80]!r}")
-        wanted = dict(types) | {name: kind for name, kind in (optional or {}).items() if _plain(name) in places}
-        positions = {name: places[_plain(name)] for name in wanted}
+        wanted = dict(types) | {name: kind for name, kind in (optional or {}).items() if _plain(name) in columns}
+        positions = {name: columns[_plain(name)] for name in wanted}
         start = 0
         while len(rows := _next_rows(stream, file, wanted, positions)):
             yield CsvBlock(file, start, positions, rows)
@@ -93,11 +93,11 @@ def _next_rows(stream: TextIO, file: Path, types: Mapping[str, str], positions: 
                 ndmin=1,
             )
         except ValueError as error:
-            _name_the_first_broken(file, types, positions)
+            _raise_for_first_broken_row(file, types, positions)
             raise ValueError(f"{file}: {error}") from None
 
 
-def _name_the_first_broken(file: Path, types: Mapping[str, str], positions: Mapping[str, int]) -> None:
+def _raise_for_first_broken_row(file: Path, types: Mapping[str, str], positions: Mapping[str, int]) -> None:
     for number, fields in _data_lines(file):
         for name, position in positions.items():
             if position >= len(fields):
@@ -115,7 +115,7 @@ def _is_number(text: str) -> bool:
 
 
 def _data_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Fields of the lines below the header with their numbers; empty lines are no rows."""
+    """Line number and fields of every line below the header that is not empty."""
     with file.open(encoding="latin-1") as stream:
         next(stream)
         for number, line in enumerate(stream, start=2):

@@ -4,7 +4,7 @@
     train.detection                                    # DetectionData: what `DetectionDataset` takes
     validation = read_openimages("annotations", "validation", sizes="validation_sizes.csv")
 
-What lies where, and what is expanded when, is told in docs/openimages.md.
+docs/openimages.md describes the files, and when boxes and labels are expanded along the hierarchy.
 """
 
 import csv
@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from equigrad.data.detection.data import Categories, CategoryLists, DetectionData
 from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy, read_hierarchy
 from equigrad.data.detection.formats.csv_blocks import CsvBlock, csv_blocks
-from equigrad.data.images.size_cache import Sizes, measure_image_sizes, read_image_sizes, write_image_sizes
+from equigrad.data.detection.formats.openimages_sizes import (
+    Sizes,
+    measure_image_sizes,
+    read_image_sizes,
+    write_image_sizes,
+)
 
 Split = Literal["train", "validation"]
 Names = NDArray[np.bytes_]
@@ -30,51 +35,51 @@ CLASSES_FILE = "challenge-2019-classes-description-500.csv"
 HIERARCHY_FILE = "challenge-2019-label500-hierarchy.json"
 BOXES_FILE = "challenge-2019-{split}-detection-bbox.csv"
 LABELS_FILE = "challenge-2019-{split}-detection-human-imagelabels.csv"
-PLACING = (
-    f"place {CLASSES_FILE}, {HIERARCHY_FILE}, {BOXES_FILE.format(split='<split>')} and "
+EXPECTED_FILES = (
+    f"put {CLASSES_FILE}, {HIERARCHY_FILE}, {BOXES_FILE.format(split='<split>')} and "
     f"{LABELS_FILE.format(split='<split>')} in one folder"
 )
 
-ID_LENGTH = 32  # bytes kept of an identifier; OpenImages uses 16 for images
-TOLERANCE = 1e-6  # of rounding in relative coordinates
+ID_LENGTH = 32  # longest identifier in bytes; those of OpenImages' images have 16
+TOLERANCE = 1e-6  # for rounding in relative coordinates
 _SIDES = ("XMin", "YMin", "XMax", "YMax")
 _IDS = {"ImageID": f"S{ID_LENGTH}", "LabelName": f"S{ID_LENGTH}"}
 
 
 @dataclass(frozen=True, eq=False)
 class OpenImagesData:
-    """A split: boxes of the most specific category, and what people verified about each image."""
+    """A split: boxes with their most specific category, and the labels that people verified for each image."""
 
-    detection: DetectionData  # image_ids count from 0, category ids from 1; group-of boxes are no crowds, see the docs
+    detection: DetectionData  # image ids start at 0, category ids at 1; group-of boxes are not crowds
     image_names: Names  # (I,) OpenImages' own ids, ascending
     mids: tuple[str, ...]  # C identifiers, such as /m/0bt9lr
-    is_group_of: NDArray[np.bool_]  # (M,) one box around several objects
-    positive: CategoryLists | None  # categories verified to be in an image; None where they were not read
+    is_group_of: NDArray[np.bool_]  # (M,) whether a box surrounds several objects
+    positive: CategoryLists | None  # categories verified to be in an image; None if they were not read
     hierarchy: ClassHierarchy | None  # None once boxes are expanded
 
     @property
     def negative(self) -> CategoryLists | None:
-        """Categories verified to be absent from an image."""
+        """Categories verified to be absent from an image; None if they were not read."""
         return self.detection.negative
 
     def without_groups(self) -> "OpenImagesData":
-        """The same without group-of boxes."""
+        """The data without group-of boxes."""
         rows = np.flatnonzero(~self.is_group_of)
         return self._with_boxes(rows, self.detection.labels[rows])
 
     def with_ancestors(self) -> "OpenImagesData":
-        """Boxes repeated for the ancestors of their category: for training, since an evaluator expands by itself."""
+        """Repeat boxes for the ancestors of their category, for training; the evaluator expands by itself."""
         if self.hierarchy is None:
             return self
         return replace(self._with_boxes(*self.hierarchy.upwards(self.detection.labels)), hierarchy=None)
 
     def write_sizes(self, file: str | os.PathLike[str]) -> Path:
-        """Keep the sizes of images, so that the next `read_openimages(..., sizes=file)` need not open them."""
+        """Write the sizes of images for `read_openimages(..., sizes=file)`, which then does not open the images."""
         sizes = np.stack([self.detection.widths, self.detection.heights], 1)
         return write_image_sizes(file, [name.decode() for name in self.image_names], sizes)
 
     def _with_boxes(self, rows: NDArray[np.int64], labels: NDArray[Any]) -> "OpenImagesData":
-        """Others: indices of the boxes of now, ascending, and their labels."""
+        """The data with other boxes: ascending indices of the present boxes, and new labels."""
         data = self.detection
         detection = replace(
             data,
@@ -96,27 +101,27 @@ def read_openimages(
     sizes: str | os.PathLike[str] | None = None,
     verified: bool | None = None,
 ) -> OpenImagesData:
-    """Read a split.
+    """Read a split of the OpenImages Challenge 2019.
 
     Args:
         root: the folder of the CSV files and the hierarchy.
         split: "train" or "validation".
-        images: folder or `.zip` with `<ImageID>.jpg`, whose headers give the sizes of images where `sizes` does not.
+        images: folder or `.zip` with `<ImageID>.jpg`; sizes are read from the files' headers unless `sizes` is given.
         sizes: CSV file with the columns ImageID, Width and Height.
-        verified: whether to read image-level labels, which evaluation needs; None reads those of validation. Images
-            with such labels alone, without boxes, are then part of the data.
+        verified: whether to read image-level labels, which evaluation needs; None reads them for validation only.
+            Images that have only such labels and no boxes are then part of the data.
     """
     if split not in ("train", "validation"):
         raise ValueError(f'split must be "train" or "validation", got {split!r}')
     if images is None and sizes is None:
-        raise ValueError("boxes are relative to the size of their image: give the images, or sizes, a CSV file")
+        raise ValueError("boxes are relative to the image size: pass images (a folder or .zip) or sizes (a CSV file)")
     root = Path(root)
-    mids, names = read_classes(_placed(root, CLASSES_FILE))
-    hierarchy = read_hierarchy(_placed(root, HIERARCHY_FILE), mids)
-    box_file = _placed(root, BOXES_FILE.format(split=split))
+    mids, names = read_classes(_existing_file(root, CLASSES_FILE))
+    hierarchy = read_hierarchy(_existing_file(root, HIERARCHY_FILE), mids)
+    box_file = _existing_file(root, BOXES_FILE.format(split=split))
     boxes, labels = _read_rows(box_file, mids, dict.fromkeys(_SIDES, "f8"), {"IsGroupOf": "f8"}), None
     if verified if verified is not None else split == "validation":
-        labels = _read_rows(_placed(root, LABELS_FILE.format(split=split)), mids, {"Confidence": "f8"})
+        labels = _read_rows(_existing_file(root, LABELS_FILE.format(split=split)), mids, {"Confidence": "f8"})
     image_names = np.unique(np.concatenate([rows.heads for rows in (boxes, labels) if rows is not None]))
     file_names = tuple(f"{name.decode()}.jpg" for name in image_names)
     if sizes is not None:
@@ -140,7 +145,7 @@ def read_openimages(
 
 
 def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Identifiers and names of categories, from lines `mid,name`; their order is that of labels."""
+    """Identifiers and names of the categories from lines `mid,name`, in the order of labels."""
     file = Path(file)
     name_of: dict[str, str] = {}
     with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -150,7 +155,7 @@ def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[s
             if len(row) != 2 or not row[0].startswith("/"):
                 raise ValueError(f"{where}: expected `/m/...,name`, got {','.join(row)[:80]!r}")
             if row[0] in name_of:
-                raise ValueError(f"{where}: {row[0]} is there twice")
+                raise ValueError(f"{where}: {row[0]} is listed twice")
             name_of[row[0]] = row[1]
     if not name_of:
         raise ValueError(f"{file}: expected lines `/m/...,name`, found none")
@@ -159,7 +164,7 @@ def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[s
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a file; successive ones of the same image have its name once."""
+    """Rows of a file; the name of the image is stored once for consecutive rows of the same image."""
 
     heads: Names  # (R,)
     lengths: NDArray[np.int64]  # (R,)
@@ -169,14 +174,14 @@ class _Rows:
         return self.columns[name]
 
     def images(self, image_names: Names) -> NDArray[np.int64]:
-        """The index of the image of each row, (N,)."""
+        """Index of the image of each row, (N,)."""
         return np.repeat(np.searchsorted(image_names, self.heads), self.lengths)
 
 
 def _read_rows(
     file: Path, mids: Sequence[str], numbers: dict[str, str], optional: dict[str, str] | None = None
 ) -> _Rows:
-    """Rows with ImageID, LabelName and numbers; of LabelName the label is kept."""
+    """Read ImageID, LabelName (as a label) and numeric columns."""
     heads, lengths, parts = [], [], []
     for block in csv_blocks(file, _IDS | numbers, optional):
         names = block["ImageID"]
@@ -194,14 +199,14 @@ def _read_rows(
 def _labels(block: CsvBlock, mids: Sequence[str]) -> NDArray[np.int32]:
     known = np.array(mids, dtype=_IDS["LabelName"])
     ascending = np.argsort(known)
-    places = np.searchsorted(known, block["LabelName"], sorter=ascending)
-    labels = ascending[np.minimum(places, len(mids) - 1)].astype(np.int32)
+    ranks = np.searchsorted(known, block["LabelName"], sorter=ascending)
+    labels = ascending[np.minimum(ranks, len(mids) - 1)].astype(np.int32)
     block.require(known[labels] == block["LabelName"], "LabelName", f"the mid of one of the {len(mids)} categories")
     return labels
 
 
 def _checked_numbers(block: CsvBlock) -> dict[str, NDArray[Any]]:
-    """The numbers of a block in little memory."""
+    """The numeric columns of a block, checked and in small types."""
     if "Confidence" in block:
         block.require(np.isin(block["Confidence"], (0, 1)), "Confidence", "0 or 1, as people verify labels")
         return {"Confidence": block["Confidence"].astype(np.int8)}
@@ -216,7 +221,7 @@ def _checked_numbers(block: CsvBlock) -> dict[str, NDArray[Any]]:
 
 
 def _check_names(file: Path, names: Names) -> None:
-    # File names are made of them: they must neither be cut nor leave the folder of images.
+    # Names become file names, so they must not be cut off and must not leave the folder of images.
     for name in names.tolist():
         if len(name) >= ID_LENGTH or not re.fullmatch(rb"[\w-]+", name):
             raise ValueError(
@@ -225,7 +230,7 @@ def _check_names(file: Path, names: Names) -> None:
 
 
 def _annotations(boxes: _Rows, order: NDArray[np.int64], image_names: Names, image_sizes: Sizes) -> dict[str, Any]:
-    """The columns of annotations by image, in pixels."""
+    """The annotation columns, sorted by image; boxes in pixels."""
     images = boxes.images(image_names)
     corners = boxes["boxes"][order] * np.tile(image_sizes, 2).astype(np.float32)[images[order]]
     sides = (corners[:, 2:] - corners[:, :2]).astype(np.float64)
@@ -240,7 +245,7 @@ def _annotations(boxes: _Rows, order: NDArray[np.int64], image_names: Names, ima
 
 
 def _lists(labels: _Rows, image_names: Names, *, confidence: int) -> CategoryLists:
-    """The verified categories of each image, each once."""
+    """The categories of each image that were verified with this confidence, without repetition."""
     chosen = labels["Confidence"] == confidence
     pairs = np.unique(labels["labels"][chosen] + (labels.images(image_names)[chosen] << 32))
     return CategoryLists(_offsets(pairs >> 32, len(image_names)), (pairs & 0xFFFFFFFF).astype(np.int32))
@@ -251,8 +256,8 @@ def _offsets(images: NDArray[np.int64], num_images: int) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _placed(root: Path, name: str) -> Path:
+def _existing_file(root: Path, name: str) -> Path:
     file = root / name
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; {PLACING}")
+        raise FileNotFoundError(f"{file}: no such file; {EXPECTED_FILES}")
     return file

@@ -1,4 +1,4 @@
-"""Pascal VOC folders turned into one COCO file: `Annotations/*.xml`, `JPEGImages`, and lists in `ImageSets/Main`."""
+"""Converting a Pascal VOC folder (`Annotations/*.xml`, `JPEGImages`, `ImageSets/Main`) to one COCO file."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.detection.formats.coco_paths import inside
-from equigrad.data.images.sizes import file_size
+from equigrad.data.images.sizes import file_image_size
 
 _MAX_DEPTH = 32
 
@@ -36,16 +36,16 @@ def convert_voc(
     *,
     split: str | None = None,
 ) -> Path:
-    """Write the boxes of a VOC folder as COCO JSON; paths of images start from the folder.
+    """Write the boxes of a VOC folder as COCO JSON; image paths are relative to the folder.
 
-    VOC counts pixels from 1 and includes the last one: xmin 1, xmax 10 is a box from 0 that is 10 wide. Objects marked
-    difficult become crowds: neither learned nor counted as missed, as in VOC's own evaluation.
+    VOC counts pixels from 1 and includes the last one: xmin 1, xmax 10 is a box from 0 with width 10. Objects marked
+    difficult become crowds: they are neither trained on nor counted as missed, as in VOC's own evaluation.
 
     Args:
-        folder: with `Annotations`, or with the XML files themselves, images in `JPEGImages` or beside them.
-        output: the file to write.
-        names: the categories in order; None takes those that occur, sorted.
-        split: only the images listed in `ImageSets/Main/<split>.txt`.
+        folder: has `Annotations` or the XML files themselves; images are in `JPEGImages` or beside the XML files.
+        output: the COCO file to write.
+        names: the categories in order; None takes all that occur, sorted.
+        split: convert only the images listed in `ImageSets/Main/<split>.txt`.
     """
     folder = Path(folder)
     files = _annotation_files(folder, split)
@@ -72,12 +72,12 @@ def _annotation_files(folder: Path, split: str | None) -> list[Path]:
         lines = listed.read_text(encoding="utf-8").splitlines()
         files = [root / f"{inside(line.split()[0], str(listed))}.xml" for line in lines if line.strip()]
     if not files:
-        raise FileNotFoundError(f"{root}: no annotations (*.xml) there")
+        raise FileNotFoundError(f"{root}: expected annotations (*.xml), found none")
     return files
 
 
 def _parse(file: Path) -> _Element:
-    """The root element; ValueError with file and line. Document types are refused: entities can grow without end."""
+    """The root element; ValueError names file and line. Document types are refused: entities can expand without end."""
     parser = expat.ParserCreate()
     document = _Element("", 0)
     stack = [document]
@@ -90,7 +90,7 @@ def _parse(file: Path) -> _Element:
         stack.append(element)
 
     def refuse(*_: object) -> None:
-        raise ValueError(f"{file}:{parser.CurrentLineNumber}: a document type is not accepted")
+        raise ValueError(f"{file}:{parser.CurrentLineNumber}: document types (<!DOCTYPE>) are not accepted")
 
     def add_text(text: str) -> None:
         stack[-1].text += text
@@ -114,12 +114,12 @@ def _names(documents: Sequence[tuple[Path, _Element]]) -> list[str]:
 
 def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
     name = inside(_text(file, root, "filename"), f"{file}: filename")
-    places = (Path("JPEGImages", name), file.parent.relative_to(folder) / name, Path(name))
-    path = next((place for place in places if (folder / place).is_file()), None)
+    candidates = (Path("JPEGImages", name), file.parent.relative_to(folder) / name, Path(name))
+    path = next((path for path in candidates if (folder / path).is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"{folder / places[0]}: no such image, though {file} names it")
-    # The header rather than <size>, which tools leave at 0 or do not update.
-    height, width = file_size(folder / path)
+        raise FileNotFoundError(f"{folder / candidates[0]}: no such image, but {file} names it")
+    # From the image's header: tools often leave <size> at 0 or do not update it.
+    height, width = file_image_size(folder / path)
     return {"file_name": path.as_posix(), "height": height, "width": width}
 
 

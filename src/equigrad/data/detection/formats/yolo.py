@@ -1,4 +1,4 @@
-"""YOLO folders turned into one COCO file: `images/**` with a text file of the same name in `labels/**` for each."""
+"""Converting a YOLO folder to one COCO file: `images/**`, each with a text file of the same name in `labels/**`."""
 
 import os
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ import yaml  # type: ignore[import-untyped]
 
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.images.lists import SUFFIXES
-from equigrad.data.images.sizes import file_size
+from equigrad.data.images.sizes import file_image_size
 
-_TOLERANCE = 0.01  # of the image that boxes may reach out of it: labels are rounded
+_TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
 
 
@@ -21,17 +21,17 @@ def convert_yolo(
     output: str | os.PathLike[str],
     names: Sequence[str] | str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write the boxes of a YOLO folder as COCO JSON; paths of images start from the folder.
+    """Write the boxes of a YOLO folder as COCO JSON; image paths are relative to the folder.
 
-    A line is `category x y width height`, the centre and size as shares of the image, or `category x1 y1 x2 y2 x3 y3
-    ...`, a polygon. An image without text file has no objects.
+    A line is `category x y width height`, the centre and size as fractions of the image, or `category x1 y1 x2 y2 x3
+    y3 ...`, a polygon. An image without text file has no objects.
 
     Args:
-        folder: with `images` and `labels`, or with images and text files side by side; a split is a folder below
-            `images`, and `folder` may also be that one, with its labels in `labels/...`.
-        output: the file to write.
-        names: the categories, or a file: one name a line, or YAML with `names`. None looks for `data.yaml`,
-            `classes.txt` or `obj.names` in the folder.
+        folder: has `images` and `labels`, or images and text files side by side. It may also be the folder of a split,
+            `images/<split>`, whose labels are in `labels/<split>`.
+        output: the COCO file to write.
+        names: the category names, or a file with one name on each line or YAML with `names`. None looks for
+            `data.yaml`, `classes.txt` or `obj.names` in the folder.
     """
     folder = Path(folder)
     layout = _Layout.of(folder)
@@ -39,7 +39,7 @@ def convert_yolo(
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_id, file in enumerate(layout.image_files(), start=1):
-        height, width = file_size(file)
+        height, width = file_image_size(file)
         path = file.relative_to(folder).as_posix()
         images.append({"id": image_id, "file_name": path, "height": height, "width": width})
         for item in _read_labels(layout.label_file(file), len(titles), height, width):
@@ -50,9 +50,9 @@ def convert_yolo(
 
 @dataclass(frozen=True)
 class _Layout:
-    root: Path  # where names are looked for
+    root: Path  # has the file of category names
     images: Path
-    labels: Path  # the same as `images` where text files lie beside them
+    labels: Path  # the same as `images` if the text files are beside them
 
     @classmethod
     def of(cls, folder: Path) -> "_Layout":
@@ -72,12 +72,12 @@ class _Layout:
     def image_files(self) -> list[Path]:
         files = sorted(file for file in self.images.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
         if not files:
-            raise FileNotFoundError(f"{self.images}: no images there")
+            raise FileNotFoundError(f"{self.images}: expected images, found none")
         if self.labels != self.images:
             known = {self.label_file(file) for file in files} | {self.labels / "classes.txt"}
             for file in sorted(self.labels.rglob("*.txt")):
                 if file not in known:
-                    raise FileNotFoundError(f"{file}: there is no image with this name")
+                    raise FileNotFoundError(f"{file}: there is no image with the same name in {self.images}")
         return files
 
 
@@ -92,14 +92,14 @@ def _read_labels(file: Path, num_classes: int, height: int, width: int) -> list[
     ]
 
 
-def _annotation(place: str, words: list[str], num_classes: int, height: int, width: int) -> dict[str, Any]:
+def _annotation(where: str, words: list[str], num_classes: int, height: int, width: int) -> dict[str, Any]:
     if len(words) != 5 and (len(words) < 7 or len(words) % 2 == 0):
         raise ValueError(
-            f"{place}: expected a category and 4 numbers, or 6, 8, ... of a polygon, got {len(words)} words"
+            f"{where}: expected a category and 4 numbers, or 6, 8, ... of a polygon, got {len(words)} words"
         )
     if not words[0].isdecimal() or int(words[0]) >= num_classes:
-        raise ValueError(f"{place}: category: expected 0..{num_classes - 1}, got {words[0]!r:.40}")
-    numbers = [_share(place, word) for word in words[1:]]
+        raise ValueError(f"{where}: category: expected 0..{num_classes - 1}, got {words[0]!r:.40}")
+    numbers = [_fraction(where, word) for word in words[1:]]
     scaled = [number * (height if index % 2 else width) for index, number in enumerate(numbers)]
     if len(numbers) == 4:
         x, y, box_width, box_height = scaled
@@ -109,19 +109,19 @@ def _annotation(place: str, words: list[str], num_classes: int, height: int, wid
         box, shape = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)], {"segmentation": [_rounded(scaled)]}
     if box[2] <= 0 or box[3] <= 0:
         raise ValueError(
-            f"{place}: width and height: expected numbers above 0, got {box[2] / width}, {box[3] / height}"
+            f"{where}: width and height: expected numbers above 0, got {box[2] / width}, {box[3] / height}"
         )
     area = round(box[2] * box[3], 4)
     return {"category_id": int(words[0]) + 1, "bbox": _rounded(box), "area": area, "iscrowd": 0, **shape}
 
 
-def _share(place: str, word: str) -> float:
+def _fraction(where: str, word: str) -> float:
     try:
         number = float(word)
     except ValueError:
         number = -1.0
     if not -_TOLERANCE <= number <= 1 + _TOLERANCE:  # also refuses nan
-        raise ValueError(f"{place}: expected shares of the image in 0..1, got {word!r:.40}")
+        raise ValueError(f"{where}: expected fractions of the image in 0..1, got {word!r:.40}")
     return number
 
 
@@ -133,27 +133,29 @@ def _names(folder: Path, names: Sequence[str] | str | os.PathLike[str] | None) -
     if names is None:
         found = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
         if found is None:
-            raise FileNotFoundError(f"{folder}: names: expected data.yaml, classes.txt or obj.names there, or a list")
+            raise FileNotFoundError(
+                f"{folder}: expected the category names in data.yaml, classes.txt or obj.names, or --names FILE"
+            )
         names = found
     if not isinstance(names, str | os.PathLike):
         return list(names)
     file = Path(names)
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file of names")
+        raise FileNotFoundError(f"{file}: no such file; expected the names of the categories")
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines() if file.suffix not in (".yaml", ".yml") else _yaml_names(file, text)
     titles = [line.strip() for line in lines if line.strip()]
     if not titles:
-        raise ValueError(f"{file}: names: expected one or more")
+        raise ValueError(f"{file}: expected one or more names of categories, found none")
     return titles
 
 
 def _yaml_names(file: Path, text: str) -> list[str]:
-    """`names` of a YAML file: a list, or numbers from 0 with their names."""
+    """The `names` of a YAML file: a list, or a mapping from 0, 1, … to names."""
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{file}: not YAML ({' '.join(str(error).split())})") from None
+        raise ValueError(f"{file}: not a valid YAML file ({' '.join(str(error).split())})") from None
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, dict) and sorted(names, key=str) == sorted(range(len(names)), key=str):
         names = [names[index] for index in range(len(names))]

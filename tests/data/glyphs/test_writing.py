@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from equigrad.data.detection.formats.writing import write_once
+from equigrad.data.glyphs.writing import write_once
 
 
 def write_hello(root):
@@ -33,14 +33,14 @@ def test_other_settings_are_refused_by_name(tmp_path):
 
 def test_a_folder_with_anything_else_is_refused_and_untouched(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(FileExistsError, match="holds something else"):
+    with pytest.raises(FileExistsError, match="expected a new or empty folder, but it has other content"):
         write_once(tmp_path, {}, refuse)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(FileExistsError, match="holds something else"):
+    with pytest.raises(FileExistsError, match="expected a new or empty folder, but it has other content"):
         write_once(tmp_path / "data", {}, refuse)
 
 

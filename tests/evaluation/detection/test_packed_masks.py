@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equigrad.evaluation.detection.run_lengths import RunLengths, are_valid
+from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 
 masks = st.builds(
     lambda seed, height, width, share: np.random.default_rng(seed).random((height, width)) < share,
@@ -21,7 +21,7 @@ def encoded(mask):
 
 @given(st.lists(masks, min_size=1, max_size=5))
 def test_what_pycocotools_writes_is_valid_for_its_image_and_for_no_other(drawn):
-    texts = RunLengths.of([encoded(mask) for mask in drawn])
+    texts = PackedMasks.of([encoded(mask) for mask in drawn])
     sizes = np.array([mask.size for mask in drawn])
     assert are_valid(texts, sizes).all()
     assert not are_valid(texts, sizes + 1).any()
@@ -44,12 +44,12 @@ def test_what_pycocotools_writes_is_valid_for_its_image_and_for_no_other(drawn):
     ],
 )
 def test_a_broken_text_is_found_and_its_neighbours_are_not_blamed(counts):
-    texts = RunLengths.of([b"4", counts, b"22"])
+    texts = PackedMasks.of([b"4", counts, b"22"])
     assert are_valid(texts, np.array([4, 4, 4])).tolist() == [True, False, True]
 
 
 def test_masks_are_taken_in_the_order_asked_for_and_joined():
-    texts = RunLengths.joined([RunLengths.of([b"a", b"bc"]), RunLengths.of([]), RunLengths.of([b"def"])])
+    texts = PackedMasks.joined([PackedMasks.of([b"a", b"bc"]), PackedMasks.of([]), PackedMasks.of([b"def"])])
     assert len(texts) == 3
     taken = texts.take(np.array([2, 0, 2]))
     assert [taken.counts(index) for index in range(3)] == [b"def", b"a", b"def"]
@@ -57,4 +57,4 @@ def test_masks_are_taken_in_the_order_asked_for_and_joined():
 
 
 def test_there_may_be_no_masks():
-    assert len(are_valid(RunLengths.of([]), np.zeros(0, np.int64))) == 0
+    assert len(are_valid(PackedMasks.of([]), np.zeros(0, np.int64))) == 0

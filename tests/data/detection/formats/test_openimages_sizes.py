@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.data.images.size_cache import measure_image_sizes, read_image_sizes, write_image_sizes
+from equigrad.data.detection.formats.openimages_sizes import measure_image_sizes, read_image_sizes, write_image_sizes
 
 NAMES = np.array(["a", "b"], dtype="S32")
 
@@ -56,7 +56,7 @@ def test_missing_and_broken_images_and_files_are_named(folder):
     with pytest.raises(FileNotFoundError, match=r"c\.jpg: no such image"):
         measure_image_sizes(folder, ["a.jpg", "c.jpg"])
     (folder / "c.jpg").write_bytes(b"no image")
-    with pytest.raises(OSError, match=r"c\.jpg: cannot read the size of the image"):
+    with pytest.raises(OSError, match=r"c\.jpg: cannot read the image"):
         measure_image_sizes(folder, ["c.jpg"])
-    with pytest.raises(FileNotFoundError, match=r"none\.csv: no such file; expected the columns ImageID, Width and"):
+    with pytest.raises(FileNotFoundError, match=r"none\.csv: no such file; expected a CSV file with the columns"):
         read_image_sizes(folder / "none.csv", NAMES)

@@ -1,4 +1,4 @@
-"""Writing data sets: a folder appears complete or not at all, and its files may be made by several processes."""
+"""Writing generated data sets: a folder appears complete or not at all; several processes may write its files."""
 
 import csv
 import json
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Json = dict[str, Any]
-MANIFEST = "manifest.json"  # what the folder was made from
+MANIFEST = "manifest.json"  # the settings the folder was made with
 
 _ZLIB_RLE = 3  # a third faster than the default strategy on noisy images, and no larger
 _Result = TypeVar("_Result")
 
 
 def write_once(folder: Path, settings: Json, fill: Callable[[Path], None]) -> Path:
-    """Let `fill` write into a new folder that takes its name when complete; do nothing if it is there already.
+    """Create a folder with `fill`, which writes into a temporary folder; do nothing if the same data exists already.
 
-    Raises FileExistsError if the folder holds anything else, or data made with other settings.
+    FileExistsError if the folder has any other content or data made with other settings.
     """
-    manifest = json.loads(json.dumps(settings))  # as it will be read: lists for tuples
+    manifest = json.loads(json.dumps(settings))  # as it will be read back, with lists instead of tuples
     if _holds(folder, manifest):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def write_once(folder: Path, settings: Json, fill: Callable[[Path], None]) -> Pa
         fill(fresh)
         write_json(fresh / MANIFEST, manifest)
         try:
-            fresh.rename(folder)  # replaces nothing but an empty folder
+            fresh.rename(folder)  # only replaces an empty folder
         except OSError:
             if not _holds(folder, manifest):  # another process may have written the same data meanwhile
                 raise
@@ -41,13 +41,13 @@ def write_once(folder: Path, settings: Json, fill: Callable[[Path], None]) -> Pa
 
 
 def _holds(folder: Path, manifest: Json) -> bool:
-    """Whether the folder already has this data; raises if it has something else."""
+    """Whether the folder already has this data; FileExistsError if it has other content."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
     try:
         found: Json = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise FileExistsError(f"{folder} must be new or empty, but holds something else") from None
+        raise FileExistsError(f"{folder}: expected a new or empty folder, but it has other content") from None
     if found == manifest:
         return True
     different = sorted(key for key in found.keys() | manifest.keys() if found.get(key) != manifest.get(key))
@@ -55,24 +55,24 @@ def _holds(folder: Path, manifest: Json) -> bool:
 
 
 def run_jobs(job: Callable[[int], _Result], count: int, num_workers: int) -> list[_Result]:
-    """Results of a picklable job for 0 … count-1, in order; with workers, scripts need their `__main__` guard."""
+    """Call a picklable job with 0 … count-1 and return the results in order; `num_workers` > 0 uses processes."""
     if num_workers == 0 or count == 0:
         return [job(index) for index in range(count)]
-    # Spawned, because the caller may hold threads that a fork would break.
-    with multiprocessing.get_context("spawn").Pool(num_workers, _adopt, (job,)) as pool:
-        return pool.map(_call_adopted, range(count), chunksize=32)
+    # Spawned and not forked, because the caller may have threads.
+    with multiprocessing.get_context("spawn").Pool(num_workers, _set_job, (job,)) as pool:
+        return pool.map(_call_job, range(count), chunksize=32)
 
 
-def _adopt(job: Callable[[int], Any]) -> None:
-    global _adopted
-    _adopted = job
+def _set_job(job: Callable[[int], Any]) -> None:
+    global _job
+    _job = job
 
 
-def _call_adopted(index: int) -> Any:
-    return _adopted(index)
+def _call_job(index: int) -> Any:
+    return _job(index)
 
 
-_adopted: Callable[[int], Any]  # in a worker: sent once, because the glyphs are large
+_job: Callable[[int], Any]  # of a worker process: sent only once, because the glyphs are large
 
 
 def save_image(array: NDArray[Any], file: Path) -> None:
@@ -84,11 +84,11 @@ def save_image(array: NDArray[Any], file: Path) -> None:
 
 
 def write_json(file: Path, content: Json) -> None:
-    """Compact JSON."""
+    """Write JSON without whitespace."""
     file.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
 
 
 def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A header and rows."""
+    """Write a CSV file with a header and rows."""
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *rows])

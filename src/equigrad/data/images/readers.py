@@ -1,0 +1,180 @@
+"""Readers of classification data: lists of `path label`, a folder for each category, arrays, and CIFAR.
+
+`read_images` recognises the form by itself. The published long-tailed benchmarks are read by
+`equigrad.data.images.published_lists`.
+"""
+
+import csv
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equigrad.data.frequency import Counts
+from equigrad.data.images.lists import SUFFIXES, ImageList
+from equigrad.data.images.stores import ArrayStore, ZipStore, open_store, read_npz
+
+_CIFAR_PIXELS = 3 * 32 * 32
+
+
+def read_images(
+    source: str | os.PathLike[str],
+    root: str | os.PathLike[str] | None = None,
+    *,
+    split: Literal["train", "test"] = "train",
+    class_names: Sequence[str] | None = None,
+) -> ImageList:
+    """Read images with labels in any of the known forms.
+
+    Args:
+        source: a list of lines `path label`; a folder, or a `.zip` file, with one folder of images for each category;
+            a `.npz` file with `images` and `labels`; or the folder of CIFAR's binary version.
+        root: what the paths of a list are relative to; None is the folder of the list.
+        split: which part of CIFAR to read.
+        class_names: the categories of the training set, when a test set is read.
+    """
+    source = Path(source)
+    if not source.exists():
+        raise FileNotFoundError(f"{source}: no such list, folder or file of images")
+    if source.is_dir() and ((source / "batches.meta.txt").exists() or (source / "fine_label_names.txt").exists()):
+        return read_cifar(source, split)
+    if source.is_dir() or source.suffix == ".zip":
+        return read_image_folder(source, class_names=class_names)
+    if source.suffix == ".npz":
+        return read_arrays(source, class_names=class_names)
+    return read_image_list(source, root or source.parent, class_names=class_names)
+
+
+def read_image_list(
+    file: str | os.PathLike[str],
+    root: str | os.PathLike[str],
+    *,
+    num_classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+) -> ImageList:
+    """Read lines `path label`.
+
+    Args:
+        file: the list. A path may contain spaces; empty lines are skipped.
+        root: what the paths are relative to: a folder, a `.zip` file, or a `.npz` file with indices as paths.
+        num_classes: C; None takes it from the names, or else from the largest label.
+        class_names: C names; None reads `classes.csv` beside the list, with the columns `label` and `name`, or else
+            takes the labels as names.
+    """
+    file = Path(file)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such list of images; expected lines `path label`")
+    paths, labels = _parse(file)
+    if class_names is None:
+        class_names = _names_beside(file)
+    if class_names is None:
+        class_names = [str(label) for label in range(num_classes or int(labels.max()) + 1)]
+    if num_classes is not None and len(class_names) != num_classes:
+        raise ValueError(f"{file}: expected {num_classes} category names, got {len(class_names)}")
+    return ImageList(open_store(root), paths, labels, tuple(class_names), str(file))
+
+
+def _parse(file: Path) -> tuple[tuple[str, ...], Counts]:
+    paths, labels = [], []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        path, _, label = line.strip().rpartition(" ")
+        if not path or not label.lstrip("-").isdecimal():
+            raise ValueError(f"{file}, line {number}: expected `path label`, got {line.strip()!r}")
+        paths.append(path.strip())
+        labels.append(int(label))
+    if not paths:
+        raise ValueError(f"{file}: expected lines `path label`, found none")
+    return tuple(paths), np.array(labels, dtype=np.int64)
+
+
+def _names_beside(file: Path) -> list[str] | None:
+    classes = file.parent / "classes.csv"
+    if not classes.is_file():
+        return None
+    with classes.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    if not rows or not {"label", "name"} <= rows[0].keys():
+        raise ValueError(f"{classes}: expected the columns label and name")
+    if [row["label"] for row in rows] != [str(label) for label in range(len(rows))]:
+        raise ValueError(f"{classes}: expected the labels 0..{len(rows) - 1} in order")
+    return [row["name"] for row in rows]
+
+
+def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
+    """Read a folder or `.zip` that has one folder of images for each category; labels follow the sorted names.
+
+    Args:
+        root: the folder of folders, or the archive.
+        class_names: the categories in the order of labels, such as those of the training set; None takes the folders.
+    """
+    store = open_store(root)
+    if isinstance(store, ArrayStore):
+        raise ValueError(f"{root}: expected a folder or a .zip file with one folder of images for each category")
+    if isinstance(store, ZipStore):
+        files: Iterable[str] = store.archive.namelist()
+    else:
+        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
+    paths = sorted(file for file in files if file.lower().endswith(SUFFIXES) and "/" in file)
+    if not paths:
+        raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder")
+    folders = [path.split("/", 1)[0] for path in paths]
+    names = tuple(sorted(set(folders))) if class_names is None else tuple(class_names)
+    label_of = {name: label for label, name in enumerate(names)}
+    unknown = sorted(set(folders) - label_of.keys())
+    if unknown:
+        raise ValueError(f"{root}: the folder {unknown[0]} is not one of the {len(names)} categories")
+    return ImageList(store, tuple(paths), np.array([label_of[name] for name in folders]), names, str(root))
+
+
+def read_arrays(file: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
+    """Read a `.npz` file with `images` (N, H, W, 3) uint8 and `labels` (N,)."""
+    file = Path(file)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; expected .npz with images (N, H, W, 3) and labels (N,)")
+    labels: NDArray[Any] = read_npz(file, "labels")
+    store = ArrayStore(read_npz(file, "images"), file)
+    return _array_list(store, labels, class_names, str(file))
+
+
+def read_cifar(folder: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageList:
+    """Read CIFAR-10 or CIFAR-100, binary version; the Python version is pickled, and unpickling could run any code."""
+    folder = Path(folder)
+    if (folder / "batches.meta.txt").is_file():
+        names_file, files, num_labels = "batches.meta.txt", [f"data_batch_{number}.bin" for number in range(1, 6)], 1
+    elif (folder / "fine_label_names.txt").is_file():
+        names_file, files, num_labels = "fine_label_names.txt", ["train.bin"], 2
+    else:
+        raise FileNotFoundError(
+            f"{folder}: expected CIFAR's binary version, cifar-10-batches-bin with batches.meta.txt or "
+            "cifar-100-binary with fine_label_names.txt"
+        )
+    if split == "test":
+        files = ["test_batch.bin" if num_labels == 1 else "test.bin"]
+    records = np.concatenate([_cifar_records(folder / file, num_labels) for file in files])
+    images = records[:, num_labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    names = (folder / names_file).read_text(encoding="utf-8").split()
+    store = ArrayStore(np.ascontiguousarray(images), folder / split)
+    return _array_list(store, records[:, num_labels - 1], names, f"{folder} ({split})")
+
+
+def _cifar_records(file: Path, num_labels: int) -> NDArray[np.uint8]:
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; expected a part of CIFAR's binary version")
+    content = np.fromfile(file, dtype=np.uint8)
+    length = num_labels + _CIFAR_PIXELS
+    if content.size == 0 or content.size % length:
+        raise ValueError(f"{file}: expected records of {length} bytes, got {content.size} bytes")
+    return content.reshape(-1, length)
+
+
+def _array_list(store: ArrayStore, labels: NDArray[Any], class_names: Sequence[str] | None, source: str) -> ImageList:
+    if labels.shape != (len(store.images),) or not np.issubdtype(labels.dtype, np.integer) or not labels.size:
+        raise ValueError(f"{source}: labels must be {len(store.images)} integers, got {labels.shape} {labels.dtype}")
+    names = class_names if class_names is not None else [str(label) for label in range(int(labels.max()) + 1)]
+    paths = tuple(str(index) for index in range(len(labels)))
+    return ImageList(store, paths, labels.astype(np.int64), tuple(names), source)
