@@ -268,7 +268,15 @@ def test_what_is_wrong_is_said_in_one_line(words, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "not JSON"), ("[]", "recipe and set"), ('{"recipe": 3}', "recipe and set")]
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no format version"),
+        ('{"recipe": "tiny:ce", "set": []}', "no format version; runs of earlier versions must be trained anew"),
+        ('{"format": 99}', "format 99 is not known here, expected 2"),
+        ('{"format": 2, "starts": []}', "expected the fields starts and settings"),
+        ('{"format": 2, "starts": [], "settings": {"type": "Method"}}', "settings: expected ClassificationRecipe or"),
+    ],
 )
 def test_a_broken_recipe_of_a_run_is_named(content, message, tmp_path):
     (tmp_path / "recipe.json").write_text(content)

@@ -83,9 +83,10 @@ def test_counts_of_images_or_of_objects_reach_the_loss():
 
 
 def test_objectness_may_be_a_softmax_of_two_columns():
-    sigmoid, two_way = (
-        losses.WithObjectness(losses.Seesaw(), two_way=two_way).build(COUNTS) for two_way in (False, True)
-    )
-    assert type(sigmoid) is equigrad.WithObjectness
-    logits = torch.randn(4, 5)
-    assert two_way(logits, torch.tensor([0, 1, 3, 3])).isfinite()
+    sigmoid, two_way = (losses.WithObjectness(losses.Seesaw(), two_way=each).build(COUNTS) for each in (False, True))
+    labels = torch.tensor([0, 1, equigrad.BACKGROUND])
+    one_column, two_columns = torch.randn(3, 4), torch.randn(3, 5)
+    assert sigmoid(one_column, labels).isfinite()
+    assert two_way(two_columns, labels).isfinite()
+    with pytest.raises(ValueError, match=r"must be \(N, 3\)"):
+        sigmoid(two_columns, labels)
