@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from equigrad.recipes.pixel_methods import PAPER_METHODS
 from torch import Tensor, nn
 
 from equigrad.data.segmentation.data import collate_segmentation
 from equigrad.engine.optimizers import freeze
 from equigrad.models.segmentation.upsampled_loss import LabelResolutionLoss
 from equigrad.recipes.camvid import deeplabv3plus_lite0
+from equigrad.recipes.methods.segmentation import PAPER_METHODS
+from equigrad.tasks.segmentation.run import build_model
 
 RECIPE = deeplabv3plus_lite0()
 NUM_CLASSES = 31
@@ -54,7 +55,7 @@ def training_step(method: str) -> Callable[[Batch], float]:
     """A step with a model of its own; it returns its seconds."""
     torch.manual_seed(0)
     recipe = deeplabv3plus_lite0("ce" if method == "plain" else method)
-    model = recipe.model(np.ones(NUM_CLASSES, dtype=np.int64)).to(memory_format=torch.channels_last)
+    model = build_model(recipe, np.ones(NUM_CLASSES, dtype=np.int64)).to(memory_format=torch.channels_last)
     if method == "plain":
         model.classification_loss = LabelResolutionLoss(nn.CrossEntropyLoss())
     model.train()

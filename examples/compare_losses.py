@@ -16,14 +16,14 @@ import io
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from comparison_rows import AfterEpoch, Row, candidates, with_counts, without_counts
-from equigrad.recipes.image_data import OwnImages
+from comparison_rows import Row, candidates, with_counts, without_counts
 from feature_cache import FeatureDataset, Features, cache_features
 from linear_probe import fit, hold_out, predict
 from matplotlib.figure import Figure
@@ -37,8 +37,9 @@ from equigrad.evaluation.tables import write_table
 from equigrad.files import write_atomically
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.classification.classifier import Classifier, build_classifier
-from equigrad.recipes.methods import Method
 from equigrad.sampling import ClassBalancedSampler
+from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.losses import CategoryCounts
 
 GROUPS = ("Overall", "Many", "Medium", "Few")
 NUM_SPLITS = 3  # of the training set, to choose settings on
@@ -47,24 +48,22 @@ Split = tuple[FeatureDataset, FeatureDataset]  # to train on, held out
 
 def train(row: Row, data: FeatureDataset, seed: int, epochs: int) -> Classifier:
     """A last layer trained with the row's method, ready to predict."""
-    model = copy.deepcopy(trained(row.method, row.first, row.after_epoch, data, seed, epochs))
+    model = copy.deepcopy(trained(replace(row, after=None, settings=""), data, seed, epochs))
     if row.after is not None:
         row.after(model)
     return model
 
 
 @cache  # first stages, and rows that differ in what is done afterwards
-def trained(
-    method: Method, first: Method | None, after_epoch: AfterEpoch | None, data: FeatureDataset, seed: int, epochs: int
-) -> Classifier:
-    counts = data.category_counts.numpy()
-    start = None if first is None else train(Row(first), data, seed, epochs)
+def trained(row: Row, data: FeatureDataset, seed: int, epochs: int) -> Classifier:
+    method, counts = row.method, CategoryCounts(data.category_counts.numpy(), data.category_counts.numpy())
+    start = None if row.first is None else train(Row(row.first), data, seed, epochs)
     torch.manual_seed(seed)
     model = build_classifier(
         Features(data.num_features),
         data.num_classes,
-        method.loss(counts),
-        method.scores(counts),
+        row.build_loss(counts),
+        row.build_scores(counts),
         cosine_temperature=method.cosine_temperature,
         bias_prior=method.bias_prior,
     )
@@ -72,9 +71,9 @@ def trained(
         model.teacher = equigrad.FrozenTeacher(nn.Sequential(start.backbone, start.classifier))
     elif start is not None and method.second_stage is not None:
         model.classifier = start.classifier
-        method.second_stage(model)
+        method.second_stage.change(model)
     sampler = None if method.sampler == "random" else ClassBalancedSampler(data.labels, per_class=4, seed=seed)
-    hook = None if after_epoch is None else partial(after_epoch, model)
+    hook = None if row.after_epoch is None else partial(row.after_epoch, model)
     fit(model, data, epochs=epochs, seed=seed, sampler=sampler, after_epoch=hook)
     return model
 

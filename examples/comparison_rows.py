@@ -10,9 +10,11 @@ from torch import nn
 
 import equigrad
 from equigrad import decoupling
-from equigrad.models.classification.classifier import Classifier
-from equigrad.recipes import methods
-from equigrad.recipes.methods import Counts, Method, counting, plain, sized
+from equigrad.models.classification.classifier import Classifier, Scores
+from equigrad.recipes.methods.classification import METHODS, MethodName
+from equigrad.tasks.losses import CategoryCounts, LogitAdjustment, SigmoidEql, SoftmaxEql
+from equigrad.tasks.methods import Method
+from equigrad.tasks.scores import Sigmoid
 
 AfterEpoch = Callable[[Classifier, int], Any]
 BIAS_PRIOR = 0.01  # where the sigmoids start: 1 / C for a hundred categories
@@ -20,21 +22,47 @@ BIAS_PRIOR = 0.01  # where the sigmoids start: 1 / C for a hundred categories
 
 @dataclass(frozen=True)
 class Row:
-    """A method, the one whose finished model it starts from, and what is done after each epoch and after all."""
+    """How a last layer is trained.
+
+    Args:
+        method: as recipes have it.
+        loss: of the training counts, in place of the method's: a loss that recipes do not have.
+        scores: in place of the method's.
+        first: the method whose finished model this one starts from.
+        after_epoch: what is done to the model after each epoch.
+        after: what is done to it in the end.
+        settings: what the table says about it.
+    """
 
     method: Method
+    loss: Callable[[CategoryCounts], nn.Module] | None = None
+    scores: Callable[[CategoryCounts], Scores] | None = None
     first: Method | None = None
     after_epoch: AfterEpoch | None = None
     after: Callable[[Classifier], Any] | None = None
     settings: str = ""
 
+    def build_loss(self, counts: CategoryCounts) -> nn.Module:
+        return self.method.loss.build(counts) if self.loss is None else self.loss(counts)
 
-def sigmoid(loss: Callable[[Counts], nn.Module], settings: str = "") -> Row:
-    return Row(Method(loss, scores=methods.sigmoid_scores, bias_prior=BIAS_PRIOR), settings=settings)
+    def build_scores(self, counts: CategoryCounts) -> Scores:
+        return self.method.scores.build(counts) if self.scores is None else self.scores(counts)
+
+
+def method_row(name: MethodName, first: MethodName | None = None) -> Row:
+    """A method of the recipes, from a finished model of another one if it needs it."""
+    return Row(METHODS[name][1], first=None if first is None else METHODS[first][1])
+
+
+def sigmoid(loss: SigmoidEql | Callable[[CategoryCounts], nn.Module], settings: str = "") -> Row:
+    if isinstance(loss, SigmoidEql):
+        return Row(Method(loss, scores=Sigmoid(), bias_prior=BIAS_PRIOR), settings=settings)
+    return replace(sigmoid(SigmoidEql(), settings), loss=loss)
 
 
 def softmax_eql(power: float, cosine_temperature: float | None = None) -> Row:
-    return Row(methods.softmax_eql(power, cosine_temperature), settings=f"prior_power {power:g}")
+    method = Method(SoftmaxEql(prior_power=power), cosine_temperature=cosine_temperature)
+    return Row(method, settings=f"prior_power {power:g}")
 
 
 def softmax_eql_first_epoch(power: float) -> Row:
@@ -47,7 +75,7 @@ def stop_gathering(model: Classifier, epoch: int) -> None:
 
 
 def sigmoid_eql(boost: float, steepness: float) -> Row:
-    loss = sized(equigrad.SigmoidEqualizationLoss, positive_boost=boost, steepness=steepness)
+    loss = SigmoidEql(positive_boost=boost, steepness=steepness)
     return sigmoid(loss, f"positive_boost {boost:g}, steepness {steepness:g}")
 
 
@@ -62,33 +90,44 @@ def adjusted_by_gradient(row: Row, strength: float) -> Row:
 
 
 def adjustment(strength: float) -> Row:
-    loss = counting(equigrad.LogitAdjustmentLoss, strength=strength)
-    return Row(Method(loss), settings=f"strength {strength:g}")
+    return Row(Method(LogitAdjustment(strength)), settings=f"strength {strength:g}")
 
 
 def tau_norm(power: float) -> Row:
     after = partial(decoupling.normalize_weights, classifier="classifier", power=power)
-    return Row(methods.CE, after=after, settings=f"power {power:g}")
+    return replace(CE, after=after, settings=f"power {power:g}")
 
 
-def class_balanced(counts: Counts) -> nn.Module:
-    return equigrad.CrossEntropyLoss(category_weights=equigrad.effective_number_weights(counts.tolist()))
+def focal(counts: CategoryCounts) -> nn.Module:
+    return equigrad.FocalLoss()
 
 
-def bags_loss(counts: Counts) -> nn.Module:
-    return equigrad.GroupedSoftmaxLoss(counts.tolist(), background=False)
+def efl(counts: CategoryCounts) -> nn.Module:
+    return equigrad.EqualizedFocalLoss(counts.num_classes)
 
 
-def bags_scores(counts: Counts) -> equigrad.GroupedSoftmaxScores:
-    return equigrad.GroupedSoftmaxScores(counts.tolist(), background=False)
+def class_balanced(counts: CategoryCounts) -> nn.Module:
+    return equigrad.CrossEntropyLoss(category_weights=equigrad.effective_number_weights(counts.images.tolist()))
 
 
-def ldam(counts: Counts, epochs: int) -> nn.Module:
-    deferral = int(0.8 * epochs * math.ceil(counts.sum() / 128))
-    return equigrad.LDAMLoss(counts.tolist(), deferral=deferral)
+def bags_loss(counts: CategoryCounts) -> nn.Module:
+    return equigrad.GroupedSoftmaxLoss(counts.images.tolist(), background=False)
 
 
-CE = Row(methods.CE)
+def bags_scores(counts: CategoryCounts) -> equigrad.GroupedSoftmaxScores:
+    return equigrad.GroupedSoftmaxScores(counts.images.tolist(), background=False)
+
+
+def ldam(counts: CategoryCounts, epochs: int) -> nn.Module:
+    deferral = int(0.8 * epochs * math.ceil(counts.images.sum() / 128))
+    return equigrad.LDAMLoss(counts.images.tolist(), deferral=deferral)
+
+
+def effective_class_margin(counts: CategoryCounts) -> nn.Module:
+    return equigrad.EffectiveClassMarginLoss(counts.images.tolist())
+
+
+CE = method_row("ce")
 SIGMOID_EQL = sigmoid_eql(4.0, 12.0)
 
 
@@ -97,10 +136,10 @@ def without_counts() -> dict[str, Row]:
     return {
         "CE": CE,
         "CE, gradient post-hoc": adjusted_by_gradient(CE, 1.0),
-        "BCE": sigmoid(methods.BCE.loss),
-        "Focal loss": sigmoid(plain(equigrad.FocalLoss)),
-        "Seesaw": Row(methods.SEESAW),
-        "EFL": sigmoid(sized(equigrad.EqualizedFocalLoss)),
+        "BCE": sigmoid(SigmoidEql(reweight_positive=False, reweight_negative=False)),
+        "Focal loss": sigmoid(focal),
+        "Seesaw": method_row("seesaw"),
+        "EFL": sigmoid(efl),
         "Sigmoid-EQL": SIGMOID_EQL,
         "Sigmoid-EQL, post-hoc": adjusted_by_gradient(SIGMOID_EQL, 1.0),
         "Softmax-EQL": softmax_eql(1.0),
@@ -116,19 +155,19 @@ def without_counts() -> dict[str, Row]:
 def with_counts(epochs: int) -> dict[str, Row]:
     """Losses that are told the counts, and second stages with class-balanced samples."""
     return {
-        "Class-balanced CE": Row(Method(class_balanced)),
-        "Logit Adj., post-hoc": Row(methods.LOGIT_ADJUSTMENT_POST_HOC),
+        "Class-balanced CE": replace(CE, loss=class_balanced),
+        "Logit Adj., post-hoc": method_row("logit_adjustment_post_hoc"),
         "Logit Adjustment": adjustment(1.0),
-        "Balanced Softmax": Row(methods.BALANCED_SOFTMAX),
-        "LADE": Row(methods.LADE),
-        "LDAM-DRW": Row(Method(partial(ldam, epochs=epochs), cosine_temperature=1.0)),
-        "BAGS": Row(Method(bags_loss, scores=bags_scores)),
-        "ECM": sigmoid(counting(equigrad.EffectiveClassMarginLoss)),
-        "cRT": Row(methods.CRT, first=methods.CE),
-        "LWS": Row(methods.LWS, first=methods.CE),
-        "DisAlign": Row(methods.DISALIGN, first=methods.CE),
-        "DIVE": Row(methods.DIVE, first=methods.BALANCED_SOFTMAX),
-        "DIVE-Softmax-EQL": Row(methods.DIVE_SOFTMAX_EQL, first=methods.BALANCED_SOFTMAX),
+        "Balanced Softmax": method_row("balanced_softmax"),
+        "LADE": method_row("lade"),
+        "LDAM-DRW": replace(softmax_eql(0.0, cosine_temperature=1.0), loss=partial(ldam, epochs=epochs), settings=""),
+        "BAGS": replace(CE, loss=bags_loss, scores=bags_scores),
+        "ECM": sigmoid(effective_class_margin),
+        "cRT": method_row("crt", first="ce"),
+        "LWS": method_row("lws", first="ce"),
+        "DisAlign": method_row("disalign", first="ce"),
+        "DIVE": method_row("dive", first="balanced_softmax"),
+        "DIVE-Softmax-EQL": method_row("dive_softmax_eql", first="balanced_softmax"),
     }
 
 

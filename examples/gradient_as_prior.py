@@ -26,7 +26,8 @@ import equigrad
 from equigrad.data.frequency import shot_split
 from equigrad.evaluation.tables import write_table
 from equigrad.models.classification.classifier import Classifier
-from equigrad.recipes.methods import Counts, Method, sized
+from equigrad.tasks.losses import CategoryCounts, SigmoidEql, SoftmaxEql
+from equigrad.tasks.methods import Method
 
 EPOCHS_SHOWN = (1, 2, 3, 5, 10, 20, 30, 60)
 CURVES: dict[str, tuple[Callable[[float], Row], Sequence[float]]] = {
@@ -101,9 +102,9 @@ def variants(final_gradient: Tensor) -> dict[str, Row]:
     """What else might matter to the two losses: one setting at a time."""
 
     def softmax(**settings: Any) -> Row:
-        return Row(Method(sized(equigrad.SoftmaxEqualizationLoss, **settings)))
+        return Row(Method(SoftmaxEql(**settings)))
 
-    def with_final_gradient(counts: Counts) -> equigrad.LogitAdjustmentLoss:
+    def with_final_gradient(counts: CategoryCounts) -> equigrad.LogitAdjustmentLoss:
         return equigrad.LogitAdjustmentLoss(final_gradient, strength=2.5)
 
     softmax_settings = [
@@ -119,12 +120,9 @@ def variants(final_gradient: Tensor) -> dict[str, Row]:
         *({"steepness": steepness} for steepness in (24.0, 48.0)),
     ]
     return {
-        "Softmax-EQL, final margin from the first step, power 2.5": Row(Method(with_final_gradient)),
+        "Softmax-EQL, final margin from the first step, power 2.5": Row(Method(SoftmaxEql()), loss=with_final_gradient),
         **{f"Softmax-EQL {settings}": softmax(**settings) for settings in softmax_settings},
-        **{
-            f"Sigmoid-EQL {settings}": sigmoid(sized(equigrad.SigmoidEqualizationLoss, **settings))
-            for settings in sigmoid_settings
-        },
+        **{f"Sigmoid-EQL {settings}": sigmoid(SigmoidEql(**settings)) for settings in sigmoid_settings},
     }
 
 

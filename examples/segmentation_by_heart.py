@@ -21,7 +21,8 @@ from equigrad.data.segmentation.data import SegmentationData
 from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.models.segmentation.segmenter import Segmenter
 from equigrad.recipes.catalogue import load_recipe
-from equigrad.recipes.segmentation import SegmentationRecipe
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
+from equigrad.tasks.segmentation.run import build_model
 
 
 def spread(data: SegmentationData, count: int) -> tuple[Tensor, Tensor]:
@@ -51,7 +52,7 @@ def learn(recipe: SegmentationRecipe, count: int, steps: int, lr: float) -> None
     counts = labels[labels >= 0].bincount(minlength=data.num_classes)
     print(f"{count} images of {data.source}, {int((counts > 0).sum())} of {data.num_classes} categories", flush=True)
     torch.manual_seed(0)
-    model = recipe.model(counts.numpy()).to(memory_format=torch.channels_last)
+    model = build_model(recipe, counts.numpy()).to(memory_format=torch.channels_last)
     for module in model.modules():
         if isinstance(module, nn.Dropout | nn.Dropout2d):
             module.p = 0.0
@@ -81,7 +82,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.005)
     arguments = parser.parse_args()
     try:
-        recipe = load_recipe(arguments.recipe, arguments.assignments)
+        recipe = load_recipe(arguments.recipe, arguments.assignments).recipe
         if not isinstance(recipe, SegmentationRecipe):
             sys.exit(f"error: {arguments.recipe}: expected a recipe of semantic segmentation")
         learn(recipe, arguments.images, arguments.steps, arguments.lr)

@@ -20,9 +20,9 @@ from torch import nn
 from equigrad.analysis.history import Evaluation
 from equigrad.analysis.pictures.overlays import draw_overlays
 from equigrad.data.segmentation.data import SegmentationData
-from equigrad.engine import EngineError
-from equigrad.recipes.runs import recipe_of_run
-from equigrad.recipes.segmentation import SegmentationRecipe
+from equigrad.tasks.run_folder import recipe_of_run
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
+from equigrad.tasks.segmentation.run import trained_model
 
 
 def trained(folder: Path) -> tuple[SegmentationRecipe, nn.Module]:
@@ -31,7 +31,7 @@ def trained(folder: Path) -> tuple[SegmentationRecipe, nn.Module]:
     if not isinstance(recipe, SegmentationRecipe):
         raise ValueError(f"{folder}: expected a run of semantic segmentation")
     counts = np.array([category.count for category in Evaluation.load(folder).categories])
-    return recipe, recipe.trained_model(counts, folder)
+    return recipe, trained_model(recipe, counts, folder)
 
 
 def most_of(tail: Sequence[int], data: SegmentationData, count: int) -> list[int]:
@@ -83,7 +83,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         files = draw(arguments.runs, arguments.names, arguments.images, arguments.output)
-    except (ValueError, OSError, EngineError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     print(*files, sep="\n")
 

@@ -19,7 +19,6 @@ from segmentation_overlays import trained
 from torch import Tensor
 
 from equigrad.analysis.history import Evaluation
-from equigrad.engine import EngineError
 
 GROUPS = ("head", "medium", "tail")
 
@@ -61,7 +60,7 @@ def main() -> None:
                 first, first_5, place, below = found[members].nanmean(0).tolist()
                 shares = f"{100 * first:.1f} | {100 * first_5:.1f}"
                 print(f"| {folder.name} | {group} | {shares} | {place:.1f} | {below:.2f} |", flush=True)
-    except (ValueError, OSError, EngineError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

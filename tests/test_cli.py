@@ -43,7 +43,7 @@ def equigrad(*words, folder="."):
 def run(tmp_path_factory):
     """The folder of a small finished run."""
     folder = tmp_path_factory.mktemp("runs") / "softmax_eql"
-    done = equigrad("train", "tiny:softmax_eql", "--run", folder, "--set", "prior_power=0.5", *SMALL)
+    done = equigrad("train", "tiny:softmax_eql", "--run", folder, "--set", "method.loss.prior_power=0.5", *SMALL)
     assert done.code == 0, done.err
     assert "Overall" in done.out
     return folder
@@ -71,7 +71,7 @@ def test_recipes_lists_what_can_be_trained_and_the_tables():
 def test_a_run_folder_tells_what_it_is(run):
     recipe = json.loads((run / "recipe.json").read_text())
     assert recipe["recipe"] == "tiny:softmax_eql"
-    assert "prior_power=0.5" in recipe["set"]
+    assert "method.loss.prior_power=0.5" in recipe["set"]
     assert recipe["command"][:3] == ["equigrad", "train", "tiny:softmax_eql"]
     assert (run / "statistics.npz").exists()
     assert "<html" in (run / "report.html").read_text()
@@ -246,7 +246,7 @@ def test_cifar_becomes_arrays(tmp_path):
         (["train", "tiny:nothing"], "no such function"),
         (["train", "tiny"], "expected module:function"),
         (["train", "tiny:ce", "--set", "training.epoch=3"], "no field 'epoch' in TrainSettings"),
-        (["train", "tiny:softmax_eql", "--set", "prior_power=much"], "prior_power=much: expected a number"),
+        (["train", "tiny:softmax_eql", "--set", "method.loss.prior_power=much"], "prior_power=much: expected a number"),
         (["train", "own_data:classification"], "train: no such list or folder; name yours with --set data.train="),
         (["evaluate", "nowhere"], "nowhere: no such run"),
         (["evaluate", "."], "not the folder of a run, it has no recipe.json"),
@@ -268,7 +268,15 @@ def test_what_is_wrong_is_said_in_one_line(words, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "not JSON"), ("[]", "recipe and set"), ('{"recipe": 3}', "recipe and set")]
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "no format version"),
+        ('{"recipe": "tiny:ce", "set": []}', "no format version; runs of earlier versions must be trained anew"),
+        ('{"format": 99}', "format 99 is not known here, expected 2"),
+        ('{"format": 2, "starts": []}', "expected the fields starts and settings"),
+        ('{"format": 2, "starts": [], "settings": {"type": "Method"}}', "settings: expected ClassificationRecipe or"),
+    ],
 )
 def test_a_broken_recipe_of_a_run_is_named(content, message, tmp_path):
     (tmp_path / "recipe.json").write_text(content)

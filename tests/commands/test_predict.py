@@ -9,7 +9,7 @@ from equigrad.cli import main
 
 DETECTOR = [
     *("data.num_classes=4", "data.max_count=12", "data.test_count=2", "data.image_size=64"),
-    *("views.test_short=64", "views.short=64", "training.num_workers=0"),
+    *("preprocessing.test_short=64", "preprocessing.short=64", "training.num_workers=0"),
 ]
 CLASSIFIER = ["data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"]
 

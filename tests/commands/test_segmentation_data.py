@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from equigrad.recipes.segmentation_data import LabelFolders
 
 from equigrad.cli import main
+from equigrad.tasks.segmentation.data import LabelFolders
 from segmentation_on_disk import write_set
 
 MAPS = {"a": [[0, 1], [1, 2]], "b": [[1, 1], [255, 1]]}

@@ -150,9 +150,9 @@ def test_gathering_stops_after_the_first_epoch(example):
 def test_rows_that_differ_afterwards_share_the_training_and_nothing_else(example):
     compare_losses, rows = example("compare_losses"), example("comparison_rows")
     data = clouds([40, 10, 2])
-    plain = compare_losses.train(rows.Row(rows.methods.CE), data, 0, 2)
+    plain = compare_losses.train(rows.CE, data, 0, 2)
     normalized = compare_losses.train(rows.tau_norm(1.0), data, 0, 2)
-    again = compare_losses.train(rows.Row(rows.methods.CE), data, 0, 2)
+    again = compare_losses.train(rows.CE, data, 0, 2)
     assert torch.equal(plain.classifier.weight, again.classifier.weight)
     assert torch.allclose(normalized.classifier.weight.norm(dim=1), torch.ones(3))
 

@@ -5,23 +5,23 @@ from torch.testing import assert_close
 
 from equigrad.models.detection.assignment.centre import CentreAssigner
 from equigrad.models.detection.one_stage.paa import CostAssigner
-from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
+from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
 from equigrad.recipes.tables import TABLES
-from equigrad.recipes.trained_categories import TrainedCategories
+from equigrad.tasks.losses import CategoryCounts
 from models.small_detectors import TinyPyramid
+from running import load
 
 RECIPES = [name for name, _ in all_recipes() if name.startswith("one_stage:")]
-COUNTS = np.array([9, 3, 1])
-CATEGORIES = TrainedCategories(("a", "b", "c"), ("rare",) * 3, COUNTS, COUNTS)
+COUNTS = CategoryCounts(np.array([9, 3, 1]), np.array([9, 3, 1]))
 
 
 def loss_of(name, method):
-    return load_recipe(f"one_stage:{name}", [f"method={method}"]).detector.method.loss(COUNTS)
+    return load(f"one_stage:{name}", [f"method={method}"]).method.loss.build(COUNTS)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_stands_for_every_row_of_its_table(name):
-    recipes = [load_recipe(name, settings) for settings in rows_of_recipe(name)]
+    recipes = [load(name, settings) for settings in rows_of_recipe(name)]
     (table,) = {recipe.table for recipe in recipes}
     assert [recipe.row for recipe in recipes] == list(TABLES[table])
 
@@ -29,7 +29,7 @@ def test_a_recipe_stands_for_every_row_of_its_table(name):
 def test_every_published_table_has_a_recipe():
     starts = ("ablation_study_components", "s_effect", "one_stage_with_efl", "oid_results", "coco_results")
     published = {name for name in TABLES if name.startswith(starts) or name.endswith("one-stage)")}
-    assert {load_recipe(name).table for name in RECIPES} == published
+    assert {load(name).table for name in RECIPES} == published
     assert len(published) == 11
 
 
@@ -63,20 +63,20 @@ def test_rows_that_are_the_same_training_have_the_same_numbers():
 
 @pytest.mark.parametrize("name", ["lvis_r50", "lvis_fcos", "coco"])
 def test_training_is_2x_with_a_long_warm_up_and_clipped_gradients(name):
-    recipe = load_recipe(f"one_stage:{name}")
+    recipe = load(f"one_stage:{name}")
     training, schedule = recipe.training, recipe.training.schedule
     assert (training.batch_size, training.max_grad_norm, schedule.epochs) == (16, 35.0, 24)
     assert (training.optimizer.lr, training.optimizer.momentum, training.optimizer.weight_decay) == (0.02, 0.9, 1e-4)
     factors = [schedule.factor(1000 * epoch, 1000, 24_000) for epoch in (0, 0.5, 1, 15, 16, 22)]
     assert factors == pytest.approx([0.001, 0.5005, 1, 1, 0.1, 0.01])
-    assert (recipe.views.short, recipe.views.long) == ((640, 672, 704, 736, 768, 800), 1333)
+    assert (recipe.preprocessing.short, recipe.preprocessing.long) == ((640, 672, 704, 736, 768, 800), 1333)
     assert (recipe.sampler, recipe.repeat_threshold) == ("random" if name == "coco" else "repeat_factor", 0.001)
 
 
 def test_openimages_is_trained_as_released():
-    recipe = load_recipe("one_stage:openimages_r101", ["method=efl"])
+    recipe = load("one_stage:openimages_r101", ["method=efl"])
     schedule = recipe.training.schedule
-    assert (recipe.sampler, recipe.views.short, recipe.training.max_grad_norm) == ("random", (800,), 35.0)
+    assert (recipe.sampler, recipe.preprocessing.short, recipe.training.max_grad_norm) == ("random", (800,), 35.0)
     factors = [schedule.factor(step, 10_000, 180_000) for step in (0, 500, 119_999, 120_000, 160_000)]
     assert factors == pytest.approx([0.001, 1, 1, 0.1, 0.01])
     assert schedule.total_steps(10_000) == 180_000
@@ -103,10 +103,9 @@ def test_rows_differ_in_their_losses():
     ],
 )
 def test_detectors_are_built_as_published(name, method, extra, prior, num_anchors):
-    recipe = load_recipe(f"one_stage:{name}", [f"method={method}"])
-    settings = recipe.backbone.build.keywords
-    assert (settings["extra"], settings["extra_relu"]) == extra
-    model = recipe.detector(TinyPyramid(strides=(8, 16, 32, 64, 128)), CATEGORIES)
+    recipe = load(f"one_stage:{name}", [f"method={method}"])
+    assert (recipe.backbone.extra, recipe.backbone.extra_relu) == extra
+    model = recipe.detector.build(TinyPyramid(strides=(8, 16, 32, 64, 128)), recipe.method, COUNTS)
     assert model.grid.num_anchors == num_anchors
     assert_close(model.head.logits.bias.sigmoid(), torch.full((3 * num_anchors,), prior))
     kinds = {"lvis_fcos": CentreAssigner, "lvis_paa": CostAssigner}
@@ -114,6 +113,6 @@ def test_detectors_are_built_as_published(name, method, extra, prior, num_anchor
 
 
 def test_missing_files_are_named_with_what_to_set():
-    recipe = load_recipe("one_stage:lvis_r50", ["data.train=nowhere.json"])
+    recipe = load("one_stage:lvis_r50", ["data.train=nowhere.json"])
     with pytest.raises(FileNotFoundError, match=r"nowhere.json: no such file or folder; .* --set data.train="):
-        recipe.load()
+        recipe.data.load(with_masks=recipe.with_masks)

@@ -4,10 +4,18 @@ import pytest
 
 from detection_on_disk import annotation, coco, image, write_json, write_pictures
 from equigrad.cli import main
-from equigrad.recipes.catalogue import load_recipe
+from equigrad.tasks.detection.detectors import ImprovedAtss
+from equigrad.tasks.losses import Efl
+from running import load
 
 SMALL = [
-    *("views.short=64", "views.test_short=64", "views.long=96", "training.schedule.epochs=1", "training.batch_size=2"),
+    *(
+        "preprocessing.short=64",
+        "preprocessing.test_short=64",
+        "preprocessing.long=96",
+        "training.schedule.epochs=1",
+        "training.batch_size=2",
+    ),
     *("training.num_workers=0", "training.log_every=1"),
 ]
 
@@ -60,7 +68,7 @@ def test_one_annotation_file_is_enough(files, capsys):
         ({"train": "broken.json"}, [], "broken.json"),
         ({}, ["data.imges=photos"], "no field 'imges' in CocoFiles, which has train, test, images"),
         ({}, ["method=elf"], "--set method=elf: expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
-        ({}, ["views.short=big"], "--set views.short=big: expected values with commas between them"),
+        ({}, ["preprocessing.short=big"], "short=big: expected a whole number, several with commas between them"),
         ({}, ["backbone.weights=nowhere.pth"], "nowhere.pth: no such weight file"),
     ],
 )
@@ -76,6 +84,6 @@ def test_a_mistake_gets_one_line_that_names_it(data, settings, line, files, caps
 
 
 def test_the_defaults_are_efl_on_an_imagenet_backbone():
-    recipe = load_recipe("own_data:detection")
-    assert type(recipe.detector.method.loss([1, 2])).__name__ == "EqualizedFocalLoss"
-    assert (recipe.backbone.weights, recipe.detector.build.__name__) == ("package", "improved_atss")
+    recipe = load("own_data:detection")
+    assert (recipe.method.loss, recipe.detector) == (Efl(), ImprovedAtss())
+    assert recipe.backbone.weights == "package"

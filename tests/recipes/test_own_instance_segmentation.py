@@ -5,9 +5,9 @@ import json
 import pytest
 
 from equigrad.cli import main
-from equigrad.recipes.generated_objects import write_own
+from equigrad.tasks.smoke_test.generated_objects import write_own
 
-SMALL = ["views.short=64", "views.test_short=64", "views.long=96", "backbone.weights=none"]
+SMALL = ["preprocessing.short=64", "preprocessing.test_short=64", "preprocessing.long=96", "backbone.weights=none"]
 FAST = [*SMALL, "training.batch_size=4", "training.schedule.epochs=0.25", "training.num_workers=0"]
 
 

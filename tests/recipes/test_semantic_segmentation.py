@@ -1,13 +1,13 @@
 import pytest
 
-import equigrad
 from equigrad.cli import main
-from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
-from equigrad.models.segmentation.pspnet import PSPHead
-from equigrad.recipes.catalogue import all_recipes, load_recipe
-from equigrad.recipes.generated_scenes import write_label_folders
-from equigrad.recipes.pixel_methods import PAPER_METHODS, pixel_method
+from equigrad.recipes.catalogue import all_recipes
+from equigrad.recipes.methods.segmentation import PAPER_METHODS, pixel_method, row_of
 from equigrad.recipes.tables import TABLES
+from equigrad.tasks.losses import SigmoidEql
+from equigrad.tasks.segmentation.heads import DeepLabV3Plus, PSPNet
+from equigrad.tasks.smoke_test.generated_scenes import write_label_folders
+from running import load
 
 PUBLISHED = [name for name, _ in all_recipes() if name.startswith("semantic_segmentation:")]
 METRICS = {f"{metric}{group}" for metric in ("mIoU", "mAcc") for group in ("", 1, 2, 3)}
@@ -17,14 +17,14 @@ METRICS = {f"{metric}{group}" for metric in ("mIoU", "mAcc") for group in ("", 1
 def test_a_recipe_stands_for_every_row_of_its_table(name):
     rows = {}
     for method in PAPER_METHODS:
-        recipe = load_recipe(name, [f"method={method}"])
+        recipe = load(name, [f"method={method}"])
         rows[recipe.row] = recipe.table
         assert set(TABLES[recipe.table][recipe.row]) == METRICS
     assert set(rows) == set(TABLES[recipe.table])
 
 
 def test_every_published_table_has_a_recipe():
-    tables = {load_recipe(name).table for name in PUBLISHED}
+    tables = {load(name).table for name in PUBLISHED}
     assert tables == {table for table in TABLES if table.startswith("ade20k")}
     assert len(tables) == 8
 
@@ -41,7 +41,7 @@ def test_published_numbers_are_those_printed():
 
 @pytest.mark.parametrize(("name", "steps"), [("ade20k_lt_pspnet_r50", 40_000), ("ade20k_deeplabv3plus_r101", 80_000)])
 def test_settings_are_the_published_ones(name, steps):
-    recipe = load_recipe(f"semantic_segmentation:{name}")
+    recipe = load(f"semantic_segmentation:{name}")
     training, schedule = recipe.training, recipe.training.schedule
     assert (training.batch_size, training.sync_batch_norm, recipe.auxiliary) == (16, True, "ce")
     assert (training.optimizer.lr, training.optimizer.momentum, training.optimizer.weight_decay) == (0.01, 0.9, 5e-4)
@@ -50,25 +50,27 @@ def test_settings_are_the_published_ones(name, steps):
     assert lrs == pytest.approx([0.01, 0.0099 * 0.5**0.9 + 1e-4, 1e-4])
     assert (recipe.data.crop_size, recipe.data.base, recipe.data.group_by) == (512, (2048, 512), "index")
     assert (recipe.data.train_list is not None) == ("lt" in name)
-    assert recipe.head is (PSPHead if "pspnet" in name else DeepLabV3PlusHead)
+    assert recipe.head == (PSPNet() if "pspnet" in name else DeepLabV3Plus())
 
 
 def test_weights_that_are_not_there_are_named():
-    recipe = load_recipe("semantic_segmentation:ade20k_pspnet_r50")
+    recipe = load("semantic_segmentation:ade20k_pspnet_r50")
     with pytest.raises(FileNotFoundError, match=r"resnet50_v1c.pth: no such weight file"):
-        recipe.backbone()
-    plain = load_recipe("semantic_segmentation:ade20k_pspnet_r101", ["deep_stem=false"])
+        recipe.backbone.build()
+    plain = load("semantic_segmentation:ade20k_pspnet_r101", ["deep_stem=false"])
     with pytest.raises(FileNotFoundError, match=r"resnet101.pth: no such weight file"):
-        plain.backbone()
+        plain.backbone.build()
 
 
 def test_sigmoid_losses_start_from_a_small_probability():
-    label, method = pixel_method("sigmoid_eql")
-    assert (label, method.bias_prior) == ("Sigmoid-EQL", 0.01)
-    assert isinstance(method.loss([1, 2]), equigrad.SigmoidEqualizationLoss)
-    assert pixel_method("softmax_eql")[1].bias_prior is None
-    with pytest.raises(ValueError, match="method must be one of ce, softmax_eql"):
-        pixel_method("crt")
+    method = pixel_method("sigmoid_eql")
+    assert (row_of("sigmoid_eql"), method.loss, method.bias_prior) == ("Sigmoid-EQL", SigmoidEql(), 0.01)
+    assert pixel_method("softmax_eql").bias_prior is None
+
+
+def test_a_second_stage_is_no_method_of_pixels():
+    with pytest.raises(ValueError, match="--set method=crt: expected one of ce, softmax_eql"):
+        load("tiny:segmentation", ["method=crt"])
 
 
 def test_a_users_folders_are_trained_on_with_one_command(tmp_path, capsys):

@@ -55,7 +55,7 @@ class NamedRecipe(NamedTuple):
         return {
             "recipe": self.name,
             "set": list(self.assignments),
-            "arguments": dict(self.arguments),
+            "arguments": {name: to_json(value) for name, value in self.arguments.items()},
             "settings": to_json(self.recipe),
         }
 
@@ -95,7 +95,7 @@ def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> Named
     given, fields = _split(recipe_function(name), assignments)
     trained_with = {**_defaults(name), **arguments}
     for argument, value in given.items():
-        if trained_with[argument] != value:
+        if trained_with[argument] != to_json(value):
             raise EngineError(f"{folder} was trained with {argument}={trained_with[argument]}, not with {value}")
     recipe = override(stored, fields)
     for path, (old, new) in differences(stored, recipe).items():

@@ -1,49 +1,41 @@
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
-from equigrad.recipes.overrides import override
-from equigrad.recipes.roi_methods import (
-    BAGS,
-    CE,
-    NORCAL,
-    ROI_METHODS,
-    SEESAW_COSINE,
-    SIGMOID_EQL,
-    SOFTMAX_EQL_COSINE,
-    NewClassifier,
-    NewScales,
-    TwoStage,
-    blocked_by_images,
-    blocked_by_instances,
-    grad_blocking,
-)
-from equigrad.recipes.trained_categories import TrainedCategories
 from tests.models.rcnn_cases import make_batch, small_pyramid
 from torch.testing import assert_close
 
 import equigrad
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
 from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
-from equigrad.recipes import roi_methods
+from equigrad.recipes.methods import two_stage
+from equigrad.recipes.methods.two_stage import (
+    BAGS,
+    BCE_OBJECTNESS,
+    CE,
+    NORCAL,
+    SEESAW_COSINE,
+    SIGMOID_EQL,
+    SOFTMAX_EQL_COSINE,
+    gradient_blocking,
+)
+from equigrad.settings import override
+from equigrad.tasks.detection.detectors import RCNN
+from equigrad.tasks.detection.second_stages import NewClassifier, NewScales
+from equigrad.tasks.losses import CategoryCounts, GradientBlocking
 
 IMAGE_COUNTS, INSTANCE_COUNTS = [1, 8, 20, 300, 40], [1, 50, 60, 5000, 70]
-CATEGORIES = TrainedCategories(
-    tuple("abcde"), ("rare",) * 5, np.array(IMAGE_COUNTS, np.int64), np.array(INSTANCE_COUNTS, np.int64)
-)
-SMALL = partial(faster_rcnn, num_features=16, num_mask_channels=8, num_proposals=20)
+COUNTS = CategoryCounts(np.array(IMAGE_COUNTS, np.int64), np.array(INSTANCE_COUNTS, np.int64))
+SMALL = RCNN(with_masks=True, num_features=16, num_mask_channels=8, num_proposals=20)
 METHODS = {
-    **ROI_METHODS,
+    **two_stage.METHODS,
     "seesaw_cosine": SEESAW_COSINE,
     "softmax_eql_cosine": SOFTMAX_EQL_COSINE,
-    "grad_blocking": grad_blocking(partial(blocked_by_images, threshold=10)),
+    "grad_blocking": gradient_blocking(GradientBlocking(threshold=10)),
 }
 
 
 def make_model(method, seed=0):
     torch.manual_seed(seed)
-    return TwoStage(method, with_masks=True, build=SMALL)(small_pyramid(seed), CATEGORIES)
+    return SMALL.build(small_pyramid(seed), method, COUNTS)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -59,13 +51,13 @@ def test_a_detector_with_any_method_learns_and_detects(name):
 
 
 def test_bags_groups_by_objects():
-    assert BAGS.loss(CATEGORIES).layout.group.tolist() == [0, 1, 1, 2, 1]
-    assert BAGS.scores(CATEGORIES).layout.group.tolist() == [0, 1, 1, 2, 1]
+    assert BAGS.loss.build(COUNTS).layout.group.tolist() == [0, 1, 1, 2, 1]
+    assert BAGS.scores.build(COUNTS).layout.group.tolist() == [0, 1, 1, 2, 1]
 
 
 def test_grad_blocking_counts_images_or_objects():
-    assert blocked_by_images(CATEGORIES, threshold=20).kept.tolist() == [0, 0, 1, 1, 1]
-    assert blocked_by_instances(CATEGORIES, threshold=65).kept.tolist() == [0, 0, 0, 1, 1]
+    assert GradientBlocking(threshold=20).build(COUNTS).kept.tolist() == [0, 0, 1, 1, 1]
+    assert GradientBlocking(threshold=65, count_by="instances").build(COUNTS).kept.tolist() == [0, 0, 0, 1, 1]
 
 
 def test_sigmoids_start_at_the_published_prior():
@@ -77,15 +69,15 @@ def test_sigmoids_start_at_the_published_prior():
 def test_norcal_calibrates_the_scores_of_a_softmax_with_image_counts():
     logits = torch.randn(7, 6)
     expected = equigrad.calibration.norcal(logits, IMAGE_COUNTS, power=0.6)[:, :-1]
-    assert_close(NORCAL.scores(CATEGORIES)(logits), expected)
-    assert type(NORCAL.loss(CATEGORIES)) is type(CE.loss(CATEGORIES))
+    assert_close(NORCAL.scores.build(COUNTS)(logits), expected)
+    assert NORCAL.loss == CE.loss
 
 
 def test_the_power_of_norcal_can_be_set():
-    changed = override(TwoStage(NORCAL), ["method.scores.power=0.2"])
-    assert changed.method.scores.power == 0.2
+    changed = override(NORCAL, ["scores.power=0.2"])
+    assert changed.scores.power == 0.2
     logits = torch.randn(7, 6)
-    assert not torch.equal(changed.method.scores(CATEGORIES)(logits), NORCAL.scores(CATEGORIES)(logits))
+    assert not torch.equal(changed.scores.build(COUNTS)(logits), NORCAL.scores.build(COUNTS)(logits))
 
 
 def test_a_new_classifier_takes_the_rest_of_a_first_stage_with_another_loss():
@@ -99,7 +91,7 @@ def test_a_new_classifier_takes_the_rest_of_a_first_stage_with_another_loss():
         assert trained == {f"{CLASSIFIER}.weight", f"{CLASSIFIER}.bias"}
 
 
-@pytest.mark.parametrize(("first", "second"), [(CE, CE), (SIGMOID_EQL, roi_methods.BCE_OBJECTNESS)])
+@pytest.mark.parametrize(("first", "second"), [(CE, CE), (SIGMOID_EQL, BCE_OBJECTNESS)])
 def test_scales_start_where_the_first_stage_ended(first, second):
     trained, model = make_model(first, seed=1), make_model(second)
     NewScales().load(model, trained.state_dict())
@@ -111,7 +103,7 @@ def test_scales_start_where_the_first_stage_ended(first, second):
     assert_close(after, before)
 
 
-@pytest.mark.parametrize(("first", "second"), [(SIGMOID_EQL, CE), (CE, roi_methods.BCE_OBJECTNESS)])
+@pytest.mark.parametrize(("first", "second"), [(SIGMOID_EQL, CE), (CE, BCE_OBJECTNESS)])
 def test_scales_refuse_the_classifier_of_another_loss(first, second):
     model = make_model(second)
     with pytest.raises(ValueError, match=r"both stages need the same loss: .* has no roi_heads.classification_loss"):

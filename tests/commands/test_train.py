@@ -1,0 +1,185 @@
+"""`equigrad train`: help, flags and mistakes."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from equigrad.cli import main
+from equigrad.recipes import semantic_segmentation
+from equigrad.settings import list_settings
+from equigrad.tasks.classification.run import build_model
+from equigrad.tasks.run_folder import recipe_of_run
+from running import load
+
+SMALL = ["data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"]
+
+
+def train(*words, settings=()):
+    return main(["train", *map(str, words), *(word for setting in settings for word in ("--set", setting))])
+
+
+def one_line(capsys):
+    """What was said on stderr, which must be one line."""
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.fixture
+def help_of(capsys, monkeypatch):
+    """The settings that the help of a recipe lists, without line breaks: name and value, then the rest."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def read(recipe, *words):
+        assert train(recipe, *words, "--help") == 0
+        entries = {}
+        for line in capsys.readouterr().out.splitlines():
+            if line.startswith("  ") and not line.startswith("   "):
+                name, _, rest = line.strip().partition("=")
+                value, _, about = rest.partition(" ")
+                entries[name] = [value, about.strip()]
+            elif line.startswith("   "):
+                entries[name][1] = f"{entries[name][1]} {line.strip()}".strip()
+        return entries
+
+    return read
+
+
+def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
+    entries = help_of("own_data:detection")
+    assert {setting.path for setting in list_settings(load("own_data:detection"))} <= entries.keys()
+    expected = {
+        "method.loss.focus_scale": ("8.0", "s, the largest extra focus; ", "[a number]"),
+        "data.images": ("images", "folder or `.zip` file", "[a path]"),
+        "data.test_images": ("none", "the same for the test images", "[none or a path]"),
+        "training.optimizer.lr": ("0.02", "base learning rate", "[a number]"),
+        "training.channels_last": ("true", "memory layout", "[true or false]"),
+    }
+    for name, (value, purpose, kind) in expected.items():
+        shown, about = entries[name]
+        assert shown == value
+        assert about.startswith(purpose)
+        assert about.endswith(kind)
+    assert entries["preprocessing.short"][0] == "320,352,384,416,448,480"
+    assert "[SigmoidEql | Efl | Eqfl | QualityFocal | FocalEql]" in entries["method.loss"][1]
+
+
+def test_the_help_names_the_arguments_of_the_recipe_and_the_flags(capsys):
+    assert train("own_data:detection", "--help") == 0
+    shown = capsys.readouterr().out
+    assert "[one of bce, fl, fl_eql, efl, qfl, eqfl]" in shown
+    assert "ATSS with EFL" in shown
+    assert all(flag in shown for flag in ("--epochs", "--batch-size", "--lr", "--workers", "--precision"))
+
+
+def test_the_help_shows_what_the_words_before_it_change(help_of):
+    entries = help_of("own_data:detection", "--method", "qfl", "--lr", "0.3")
+    assert entries["method.loss"][0] == "Eqfl"
+    assert entries["method.loss.focus_scale"][0] == "0.0"
+    assert entries["training.optimizer.lr"][0] == "0.3"
+
+
+def test_flags_reach_their_settings(tmp_path):
+    flags = ["--epochs", 1, "--batch-size", 8, "--lr", 0.05, "--seed", 3]
+    machine = ["--workers", 0, "--device", "cpu", "--precision", 32]
+    assert train("tiny:ce", "--run", tmp_path / "run", *flags, *machine, settings=SMALL) == 0
+    stored = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    training = stored["settings"]["training"]
+    assert (training["schedule"]["epochs"], training["schedule"]["steps"]) == (1, None)
+    assert (training["batch_size"], training["seed"], training["num_workers"]) == (8, 3, 0)
+    assert training["optimizer"]["lr"] == 0.05
+    assert (stored["settings"]["device"], stored["settings"]["precision"]) == ("cpu", "32")
+    assert stored["format"] == 2
+    assert (stored["recipe"], stored["seed"]) == ("tiny:ce", 3)
+    expected = load("tiny:ce", [*SMALL, "training.schedule.epochs=1", "training.batch_size=8"])
+    optimizer = replace(expected.training.optimizer, lr=0.05)
+    expected = replace(expected, device="cpu", training=replace(expected.training, optimizer=optimizer, seed=3))
+    assert recipe_of_run(tmp_path / "run") == expected
+
+
+def test_epochs_replace_a_length_in_steps(help_of):
+    name = "semantic_segmentation:ade20k_pspnet_r50"
+    assert semantic_segmentation.ade20k_pspnet_r50().training.schedule.steps == 80_000
+    entries = help_of(name, "--epochs", "7")
+    assert (entries["training.schedule.epochs"][0], entries["training.schedule.steps"][0]) == ("7.0", "none")
+
+
+def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
+    entries = help_of("yolox:lvis_small", "--epochs", "40")
+    assert entries["epochs"][0] == "40"
+    assert entries["preprocessing.num_strong_epochs"][0] == "25"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny:ce", "--method", "ce"], "--method ce: tiny:ce has only one"),
+        (["tiny:ce", "--set", "lr=0.1"], "did you mean training.optimizer.lr?"),
+        (["tiny:sigmoid_eql", "--set", "method.loss.positive_boots=2"], "did you mean method.loss.positive_boost"),
+        (["own_data:detection", "--set", "metod=efl"], "did you mean method"),
+        (["own_data:detection", "--method", "elf"], "expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
+        (["tinny:softmax_eql"], "did you mean tiny:softmax_eql"),
+        (["tiny:softmax_eq"], "tiny:softmax_eql"),
+        (["tiny:ce", "--epochs", "many"], "epochs=many: expected none or a number"),
+        (["tiny:ce", "--device", "tpu"], "device=tpu: expected one of auto, cpu, cuda, mps"),
+        (["tiny:ce", "--batch-size", "0"], "batch_size must be above 0, got 0"),
+    ],
+)
+def test_a_mistake_gets_one_line_with_the_nearest_right_word(words, message, tmp_path, capsys):
+    assert train(*words, "--run", tmp_path / "run") == 1
+    line = one_line(capsys)
+    assert line.startswith("equigrad: ")
+    assert message in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_hyper_parameters_of_the_loss_reach_the_loss():
+    recipe = load("tiny:sigmoid_eql", ["method.loss.midpoint=0.5", "method.loss.positive_boost=2"])
+    loss = build_model(recipe, np.array([9, 3])).classification_loss
+    loss.statistics.positive.fill_(1.0)
+    loss.statistics.negative.fill_(2.0)  # a ratio at the midpoint: half the weight
+    positive, negative = loss.category_weights()
+    assert (positive.tolist(), negative.tolist()) == (pytest.approx([2.0] * 2), pytest.approx([0.5] * 2))
+
+
+def python(code, *words, folder):
+    line = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"]])
+def test_help_comes_without_importing_torch(words, tmp_path):
+    code = """
+import sys
+from equigrad.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("torch" in sys.modules, file=sys.stderr)
+"""
+    done = python(code, *words, folder=tmp_path)
+    assert done.returncode == 0
+    assert "usage: equigrad" in done.stdout
+    assert done.stderr.strip() == "False"
+
+
+@pytest.mark.parametrize("missing", ["torchvision", "lightning"])
+def test_without_the_train_extra_one_line_names_it(missing, tmp_path):
+    code = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocked())
+from equigrad.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+    done = python(code, missing, "train", "tiny:ce", "--run", tmp_path / "run", folder=tmp_path)
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"equigrad: No module named '{missing}")
+    assert "pip install 'equigrad[train]'" in line

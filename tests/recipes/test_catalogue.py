@@ -1,0 +1,154 @@
+"""Recipes by name, as JSON, and how those of a run may change."""
+
+import json
+
+import pytest
+
+from equigrad.cli import main
+from equigrad.engine import EngineError
+from equigrad.recipes.catalogue import all_recipes, changed_recipe, load_recipe, resumed_recipe, rows_of_recipe
+from equigrad.settings import from_json, to_json
+from equigrad.tasks.run_folder import Recipe, recipe_of_run
+from equigrad.tasks.scores import NorCal
+from running import load
+
+ROWS = [(name, settings) for name, _ in all_recipes() for settings in rows_of_recipe(name)]
+SMALL_SCENES = [
+    *("data.num_glyphs=4", "data.max_count=8", "data.imbalance_factor=4", "data.test_count=1"),
+    *("training.schedule.epochs=1", "training.batch_size=4", "training.schedule.warmup.length=1"),
+]
+SMALL_OBJECTS = [
+    *("data.num_classes=4", "data.max_count=6", "data.test_count=1", "data.image_size=64"),
+    *("preprocessing.test_short=64", "preprocessing.short=64", "training.num_workers=0", "training.batch_size=4"),
+    *(
+        "training.schedule.epochs=0.5",
+        "detector.num_features=16",
+        "detector.num_proposals=20",
+        "detector.rois.num_rois=16",
+    ),
+]
+
+
+def run_of(name, folder, *settings):
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["train", name, "--run", str(folder), *words]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def segmentation(tmp_path_factory):
+    """A finished run of `tiny:segmentation` with softmax_eql."""
+    return run_of("tiny:segmentation", tmp_path_factory.mktemp("runs") / "segmentation", *SMALL_SCENES)
+
+
+@pytest.fixture(scope="module")
+def two_stage(tmp_path_factory):
+    """A finished run of `glyph_objects:mask_rcnn` with ce."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings = ["method=ce", f"data.root={folder / 'glyphs'}", *SMALL_OBJECTS]
+    return run_of("glyph_objects:mask_rcnn", folder / "ce", *settings)
+
+
+def test_there_are_recipes_of_every_kind():
+    assert len(ROWS) > 150
+    assert len({type(load(name, settings)) for name, settings in ROWS}) == 3
+
+
+@pytest.mark.parametrize(("name", "settings"), ROWS, ids=lambda part: part if isinstance(part, str) else " ".join(part))
+def test_a_recipe_comes_back_from_json_as_it_was(name, settings):
+    recipe = load(name, settings)
+    assert from_json(Recipe, json.loads(json.dumps(to_json(recipe), allow_nan=False))) == recipe
+
+
+def test_a_named_recipe_says_how_it_was_asked_for():
+    assignments = ["method=ce", "training.seed=7"]
+    named = load_recipe("tiny:segmentation", assignments)
+    assert (named.name, named.arguments, named.recipe.training.seed) == ("tiny:segmentation", {"method": "ce"}, 7)
+    source = named.source()
+    assert (source["recipe"], source["set"], source["arguments"]) == (
+        "tiny:segmentation",
+        assignments,
+        {"method": "ce"},
+    )
+    assert from_json(Recipe, source["settings"]) == named.recipe
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny:ce"], "is a run of tiny:segmentation, which cannot go on as tiny:ce"),
+        (["tiny:segmentation", "--method", "ce"], "was trained with method=softmax_eql, not with ce"),
+        (
+            ["tiny:segmentation", "--batch-size", "2"],
+            "was trained with training.batch_size=4, which cannot change to 2",
+        ),
+        (["tiny:segmentation", "--lr", "0.3"], "training.optimizer.lr=0.1, which cannot change to 0.3"),
+        (["tiny:segmentation", "--set", "method.loss.prior_power=2"], "method.loss.prior_power=1.0, which cannot"),
+        (["tiny:segmentation", "--set", "data.num_glyphs=5"], "data.num_glyphs=4, which cannot change to 5"),
+    ],
+)
+def test_another_training_is_refused_when_a_run_goes_on(segmentation, capsys, words, message):
+    before = {file: file.read_bytes() for file in segmentation.rglob("*") if file.is_file()}
+    assert main(["train", *words, "--run", str(segmentation), "--resume"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"equigrad: {segmentation}")
+    assert message in line
+    assert {file: file.read_bytes() for file in segmentation.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "training.num_workers=2",
+        "training.log_every=3",
+        "training.schedule.epochs=2",
+        "training.checkpoint_every=5",
+        "device=cpu",
+        "method=softmax_eql",
+    ],
+)
+def test_what_does_not_change_the_training_may_differ_when_a_run_goes_on(segmentation, setting):
+    resumed = resumed_recipe(segmentation, "tiny:segmentation", [setting])
+    assert resumed.recipe == load("tiny:segmentation", [*SMALL_SCENES, setting])
+    assert resumed.assignments == [*SMALL_SCENES, setting]
+
+
+def test_a_run_goes_on_with_its_own_settings_and_a_longer_schedule(tmp_path):
+    folder = run_of("tiny:segmentation", tmp_path / "run", "method=ce", *SMALL_SCENES)
+    words = ["train", "tiny:segmentation", "--run", str(folder), "--resume", "--epochs", "2"]
+    assert main(words) == 0
+    recipe = recipe_of_run(folder)
+    assert (recipe.training.schedule.epochs, recipe.training.batch_size, recipe.data.num_glyphs) == (2, 4, 4)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["epoch"] == 2
+    assert len(json.loads((folder / "recipe.json").read_text())["starts"]) == 2
+
+
+def test_the_data_of_a_run_may_have_moved(two_stage, tmp_path):
+    resumed = resumed_recipe(two_stage, "glyph_objects:mask_rcnn", [f"data.root={tmp_path}"])
+    assert resumed.recipe.data.root == tmp_path
+    with pytest.raises(EngineError, match=r"data\.image_size=64, which cannot change to 32"):
+        resumed_recipe(two_stage, "glyph_objects:mask_rcnn", ["data.image_size=32"])
+
+
+def test_a_changed_recipe_takes_over_only_what_an_argument_changes(two_stage):
+    stored, changed = recipe_of_run(two_stage), changed_recipe(two_stage, ["method=norcal", "method.scores.power=0.4"])
+    assert changed.method.scores == NorCal(power=0.4)
+    assert changed.method.loss == stored.method.loss
+    assert (changed.data, changed.detector, changed.training) == (stored.data, stored.detector, stored.training)
+
+
+def test_norcal_is_another_reading_of_a_run_with_ce(two_stage, tmp_path):
+    words = ["evaluate", str(two_stage), "--set", "method=norcal", "--output", str(tmp_path / "norcal")]
+    assert main(words) == 0
+    assert recipe_of_run(tmp_path / "norcal").method.scores == NorCal()
+
+
+def test_a_run_folder_that_names_a_module_never_has_it_imported(segmentation, tmp_path, monkeypatch):
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    content = json.loads((segmentation / "recipe.json").read_text())
+    (folder / "recipe.json").write_text(json.dumps({**content, "recipe": "planted:recipe"}))
+    assert changed_recipe(folder, ["training.seed=4"]).training.seed == 4
