@@ -72,7 +72,7 @@ def tau_norm(power: float) -> Row:
 
 
 def class_balanced(counts: Counts) -> nn.Module:
-    return equigrad.CrossEntropyLoss(category_weights=equigrad.effective_number_weights(counts.tolist()))
+    return equigrad.CrossEntropyLoss(weight=equigrad.effective_number_weights(counts.tolist()))
 
 
 def bags_loss(counts: Counts) -> nn.Module:

@@ -55,9 +55,9 @@ def losses():
     weights = effective_number_weights(COUNTS, 0.9)
     return {
         "bce": BinaryCrossEntropyLoss(),
-        "weighted_bce": BinaryCrossEntropyLoss(category_weights=weights),
+        "weighted_bce": BinaryCrossEntropyLoss(weight=weights),
         "focal": FocalLoss(),
-        "weighted_focal": FocalLoss(focus=1.5, positive_balance=None, category_weights=weights),
+        "weighted_focal": FocalLoss(focus=1.5, positive_balance=None, weight=weights),
         "quality_focal": QualityFocalLoss(),
         "focal_eql": mid_training(FocalEqualizationLoss(4)),
         "gradient_blocking": GradientBlockingLoss(FREQUENCY, threshold=0.05),
@@ -219,7 +219,7 @@ def test_bce_sums_over_categories_and_averages_over_samples():
 
 def test_class_balanced_bce_weighs_all_entries_of_a_sample_by_its_category():
     # Weights 6/5 and 4/5; background 1.
-    criterion = BinaryCrossEntropyLoss(category_weights=effective_number_weights([1, 2], 0.5), reduction="sum")
+    criterion = BinaryCrossEntropyLoss(weight=effective_number_weights([1, 2], 0.5), reduction="sum")
     loss = criterion(zeros(3), torch.tensor([0, 1, BACKGROUND]))
     assert_close(loss.detach(), tensor((1.2 + 0.8 + 1.0) * 2 * LOG2))
     # A sample of both categories counts as their mean, one of none as background.
@@ -505,7 +505,7 @@ def test_a_wrong_number_of_columns_is_refused(name):
         (lambda: FederatedLoss(COUNTS, seed="0"), TypeError, "seed must be an int"),
         (lambda: EffectiveClassMarginLoss([0, 0]), ValueError, "not be all 0"),
         (lambda: EffectiveClassMarginLoss([5], background_ratio=0), ValueError, "leave no negatives"),
-        (lambda: BinaryCrossEntropyLoss(category_weights=[-1.0, 1.0]), ValueError, "category_weights must be finite"),
+        (lambda: BinaryCrossEntropyLoss(weight=[-1.0, 1.0]), ValueError, "weight must be finite"),
     ],
 )
 def test_wrong_arguments_are_refused(make, error, message):

@@ -47,7 +47,7 @@ def losses():
     seesaw.category_counts.copy_(tensor(COUNTS))
     return {
         "cross_entropy": CrossEntropyLoss(),
-        "weighted": CrossEntropyLoss(category_weights=effective_number_weights(COUNTS, 0.9)),
+        "weighted": CrossEntropyLoss(weight=effective_number_weights(COUNTS, 0.9)),
         "balanced_softmax": BalancedSoftmaxLoss(COUNTS),
         "logit_adjustment": LogitAdjustmentLoss(COUNTS, strength=1.5),
         "lade": LADELoss(COUNTS),
@@ -265,7 +265,7 @@ def test_effective_number_weights_by_hand():
 
 
 def test_class_balanced_cross_entropy_weighs_samples_by_their_category():
-    criterion = CrossEntropyLoss(category_weights=effective_number_weights([1, 2], 0.5), reduction="sum")
+    criterion = CrossEntropyLoss(weight=effective_number_weights([1, 2], 0.5), reduction="sum")
     logits = torch.zeros(3, 2, dtype=torch.float64)
     assert_close(criterion(logits, torch.tensor([0, 1, 1])), tensor((1.2 + 0.8 + 0.8) * math.log(2)))
 
@@ -274,7 +274,7 @@ def test_the_weighted_mean_of_torch_is_a_normalizer():
     weights = effective_number_weights(COUNTS, 0.9)
     logits, labels = batch()
     counted = labels != IGNORE
-    loss = CrossEntropyLoss(category_weights=weights)(logits, labels, normalizer=weights[labels[counted]].sum())
+    loss = CrossEntropyLoss(weight=weights)(logits, labels, normalizer=weights[labels[counted]].sum())
     assert_close(loss, nn.CrossEntropyLoss(weights, ignore_index=IGNORE)(logits, labels))
 
 
@@ -328,7 +328,7 @@ def test_any_counts_with_a_sample_give_finite_losses_and_gradients(counts, seed)
         LADELoss(counts),
         LDAMLoss(counts, deferral=0),
     ]
-    for criterion in [*criteria, CrossEntropyLoss(category_weights=weights)]:
+    for criterion in [*criteria, CrossEntropyLoss(weight=weights)]:
         loss, gradient = value_and_gradient(criterion(logits, labels), logits)
         assert loss.isfinite()
         assert gradient.isfinite().all()
@@ -482,7 +482,7 @@ def test_a_wrong_number_of_columns_is_refused(name):
         (lambda: LDAMLoss(COUNTS, scale=0), ValueError, "scale must be finite and > 0"),
         (lambda: LDAMLoss(COUNTS, deferral=-1), ValueError, "deferral"),
         (lambda: effective_number_weights(COUNTS, 1.0), ValueError, r"beta must be within \[0, 1\)"),
-        (lambda: CrossEntropyLoss(category_weights=[1.0, math.inf]), ValueError, "category_weights must be finite"),
+        (lambda: CrossEntropyLoss(weight=[1.0, math.inf]), ValueError, "weight must be finite"),
     ],
 )
 def test_wrong_arguments_are_refused(make, error, message):

@@ -88,7 +88,7 @@ def adjusted_scores(counts: Counts) -> Scores:
 
 def aligned_cross_entropy(counts: Counts, power: float = 1.2) -> nn.Module:
     """Cross-entropy with DisAlign's weights; rho 1.2 is that of ImageNet-LT, the only one published for images."""
-    return equigrad.CrossEntropyLoss(category_weights=equigrad.decoupling.alignment_weights(counts.tolist(), power))
+    return equigrad.CrossEntropyLoss(weight=equigrad.decoupling.alignment_weights(counts.tolist(), power))
 
 
 def distilled_balanced_softmax(counts: Counts) -> nn.Module:

@@ -14,7 +14,7 @@ SIZE = (13, 17)  # no multiple of the logits' 4 x 5
 COUNTS = [50, 20, 10, 5, 1]
 TILED = {
     "cross-entropy": lambda: equigrad.CrossEntropyLoss(),
-    "weighted cross-entropy": lambda: equigrad.CrossEntropyLoss(category_weights=COUNTS),
+    "weighted cross-entropy": lambda: equigrad.CrossEntropyLoss(weight=COUNTS),
     "BCE": lambda: equigrad.BinaryCrossEntropyLoss(),
     "focal": lambda: equigrad.FocalLoss(),
     "balanced softmax": lambda: equigrad.BalancedSoftmaxLoss(COUNTS),
