@@ -170,7 +170,7 @@ def test_blocks_change_nothing(monkeypatch):
     logits, labels, teacher = batch(29)
     criterion = DistillationLoss(BalancedSoftmaxLoss(COUNTS))
     expected = run(criterion, logits, labels, teacher)
-    monkeypatch.setattr("equigrad.losses.sweep.MAX_BLOCK_ELEMENTS", 12)  # three samples
+    monkeypatch.setattr("equigrad.losses.blockwise.MAX_BLOCK_ELEMENTS", 12)  # three samples
     assert_close(run(criterion, logits, labels, teacher), expected)
 
 

@@ -11,8 +11,10 @@ from equigrad.losses import (
     IGNORE,
     BalancedSoftmaxLoss,
     BinaryCrossEntropyLoss,
+    CategoryLoss,
     CrossEntropyLoss,
     EffectiveClassMarginLoss,
+    EqualizationLoss,
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
     FederatedLoss,
@@ -40,7 +42,7 @@ from equigrad.models.scores import (
     bias_for_prior,
 )
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import GradientStatistics, one_batch
 
 __version__ = "0.1.0.dev0"
 
@@ -49,11 +51,13 @@ __all__ = [
     "IGNORE",
     "BalancedSoftmaxLoss",
     "BinaryCrossEntropyLoss",
+    "CategoryLoss",
     "ClassBalancedSampler",
     "CosineClassifier",
     "CrossEntropyLoss",
     "DistillationLoss",
     "EffectiveClassMarginLoss",
+    "EqualizationLoss",
     "EqualizedFocalLoss",
     "EqualizedQualityFocalLoss",
     "FederatedLoss",
@@ -81,4 +85,5 @@ __all__ = [
     "calibration",
     "decoupling",
     "effective_number_weights",
+    "one_batch",
 ]

@@ -204,7 +204,7 @@ def test_evaluation_uses_all_others_and_leaves_the_state_alone():
     assert_close(criterion(logits, labels), expected)
     with torch.no_grad():
         assert_close(criterion.train()(logits, labels), expected.detach())
-    assert criterion.draws.num_draws == 0
+    assert criterion.uniform.num_calls == 0
 
 
 # ---- what every loss promises
