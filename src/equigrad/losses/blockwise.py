@@ -77,7 +77,7 @@ class BlockwisePass:
             self.graph_anchor = logits.narrow(0, 0, 0).sum()
         # The arithmetic of a block uses the memory of its gradient where that is precise enough.
         self.workspace = self.gradient if logits.dtype == self.dtype else None
-        self._scratch: list[Tensor] = []
+        self._temporaries: Tensor | None = None
 
     def flatten(self, values: Tensor) -> Tensor:
         """What has the logits' shape as (N, C) or (N, C, M); what has the labels' shape as (N,) or (N, M)."""
@@ -122,13 +122,14 @@ class BlockwisePass:
                 blocks.append(Block((rows, positions), (rows, everything, positions)))
         return blocks
 
-    def scratch(self, block: Block, count: int) -> list[Tensor]:
-        """Temporaries of the block's shape, the same memory for every block."""
+    def two_temporaries(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Two tensors of the block's shape and no content, the same memory for every block."""
         shape = self.flat[block.entries].shape
         size = shape.numel()
-        if len(self._scratch) < count or (count and self._scratch[0].numel() < size):
-            self._scratch = [torch.empty(size, dtype=self.dtype, device=self.flat.device) for _ in range(count)]
-        return [memory[:size].view(shape) for memory in self._scratch[:count]]
+        if self._temporaries is None or self._temporaries.shape[1] < size:
+            self._temporaries = torch.empty(2, size, dtype=self.dtype, device=self.flat.device)
+        first, second = self._temporaries.unbind()
+        return first[:size].view(shape), second[:size].view(shape)
 
     def gradient_sums(self) -> GradientSums:
         """Gradient sums of the undivided loss."""

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from equigrad.labels import IGNORE
-from equigrad.losses.inputs import PerCategory, has_target_matrix
+from equigrad.losses.inputs import PerCategory
 
 
 class Samples(NamedTuple):
@@ -34,7 +34,7 @@ class Samples(NamedTuple):
 def samples(logits: Tensor, labels: Tensor, ignore_index: int) -> Samples:
     """Bring logits and labels, class indices or a number for each logit, into the form the formulas use."""
     z = logits.movedim(1, -1).to(torch.promote_types(logits.dtype, torch.float32))
-    if has_target_matrix(logits, labels):
+    if labels.shape == logits.shape:
         y = labels.movedim(1, -1).to(z.dtype)
         return Samples(z, y, torch.ones_like(z[..., 0]))
     is_counted = labels != ignore_index
@@ -351,8 +351,10 @@ def grouped_softmax(logits: Tensor, group_targets: Sequence[Tensor], group_sizes
     `group_targets` are the target t of each sample in each group, (N, ...), and IGNORE where the group does not use the
     sample; `group_sizes` are the numbers of columns of the groups.
     """
-    groups = logits.split_with_sizes(list(group_sizes), dim=1)
-    values = [cross_entropy(group, target) for group, target in zip(groups, group_targets, strict=True)]
+    values = []
+    for group, target in zip(logits.split_with_sizes(list(group_sizes), dim=1), group_targets, strict=True):
+        z, y, used = samples(group, target, IGNORE)
+        values.append(used * -(y * z.log_softmax(-1)).sum(-1))
     return torch.stack(values).sum(0)
 
 

@@ -92,7 +92,7 @@ def add_focal_negatives(
         if run.margin is not None:
             logits = torch.add(run.margin, logits, alpha=run.scale)
         work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
-        log_prob, modulation = run.scratch(block, 2)
+        log_prob, modulation = run.two_temporaries(block)
 
         cost = torch.clamp(logits, max=40, out=work).exp_().log1p_()
         cost = torch.maximum(cost, logits, out=cost)

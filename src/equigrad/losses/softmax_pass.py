@@ -124,12 +124,11 @@ def add_soft_cross_entropy(
 
 
 def _check_probabilities(target: Tensor) -> None:
-    is_probability = (target >= 0) & target.isfinite()
-    if not is_probability.is_cpu or not bool(is_probability.all()):
-        check_values(is_probability, target, "soft labels must be probabilities, finite and >= 0")
     sums = target.sum(1)
-    adds_up = (sums - 1).abs() <= ROW_SUM_TOLERANCE
-    check_values(adds_up, sums, "soft labels of a sample must add up to 1")
+    is_probability, adds_up = (target >= 0) & target.isfinite(), (sums - 1).abs() <= ROW_SUM_TOLERANCE
+    if not target.is_cpu or not bool(is_probability.all() & adds_up.all()):
+        check_values(is_probability, target, "soft labels must be probabilities, finite and >= 0")
+        check_values(adds_up, sums, "soft labels of a sample must add up to 1")
 
 
 def lower_own_logit_(logits: Tensor, index: Tensor, *, label_margin: Tensor) -> None:
