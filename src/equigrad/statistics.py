@@ -163,7 +163,7 @@ def _joined_over_ranks(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
 
 
 @contextmanager
-def one_batch(module: nn.Module) -> Iterator[None]:
+def one_batch(module: nn.Module, *, divisor: Tensor | float | None = None) -> Iterator[None]:
     """Let the losses inside a module take several calls for one batch: pyramid levels, tiles, micro-batches.
 
         with equigrad.one_batch(criterion):
@@ -179,6 +179,8 @@ def one_batch(module: nn.Module) -> Iterator[None]:
 
     Args:
         module: a loss, or a model that holds some.
+        divisor: what the caller divides the sum of the calls by, if it does that itself; every call then has
+            `reduction="sum"` or `normalizer=1.0`.
     """
     statistics = [part for part in module.modules() if isinstance(part, GradientStatistics)]
     if any(part._pending is not None for part in statistics):
@@ -194,7 +196,7 @@ def one_batch(module: nn.Module) -> Iterator[None]:
     with torch.no_grad():
         for part, calls in zip(statistics, pending, strict=True):
             if calls:
-                part._add(calls)
+                part._add(calls if divisor is None else [call._replace(divisor=divisor) for call in calls])
 
 
 def check_num_classes(num_classes: int) -> None:
