@@ -16,7 +16,7 @@ ALLOWED = {
     "statistics": set(),
     "losses": {"statistics"},
     "sampling": set(),
-    "calibration": set(),
+    "calibration": {"models.scores"},
     "models": {"statistics"},
     "data": set(),
     "engine": {"statistics"},

@@ -29,7 +29,7 @@ from equigrad.recipes.methods import Counts, Method
 from equigrad.recipes.top_predictions import FILE as PREDICTIONS
 from equigrad.recipes.top_predictions import TopPredictions, save_predictions
 from equigrad.recipes.train_and_test import train_and_test, with_weights_of
-from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ResumableSampler, ShuffledSampler
+from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, SeededSampler, ShuffledSampler
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -155,7 +155,7 @@ class ClassificationRecipe:
             _load_features(teacher, weights, self.init)
         return equigrad.FrozenTeacher(nn.Sequential(teacher.backbone, teacher.classifier))
 
-    def sampler(self, train_set: ImageDataset) -> ResumableSampler:
+    def sampler(self, train_set: ImageDataset) -> SeededSampler:
         """Order of the training images."""
         labels, seed = torch.as_tensor(train_set.labels), self.training.seed
         if self.method.sampler == "class_balanced":

@@ -26,7 +26,7 @@ from equigrad.recipes.detections_on_file import on_file
 from equigrad.recipes.sign_of_life import watched
 from equigrad.recipes.train_and_test import train_and_test, with_weights_of
 from equigrad.recipes.trained_categories import CATEGORIES, TrainedCategories
-from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ResumableSampler, ShuffledSampler
+from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, SeededSampler, ShuffledSampler
 from equigrad.sampling.presence import CategoryPresence
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class DetectionRecipe:
             self.second_stage.change(model)
         return with_weights_of(model, folder)
 
-    def order(self, train_set: DetectionDataset) -> ResumableSampler:
+    def order(self, train_set: DetectionDataset) -> SeededSampler:
         """Order of the training images."""
         if self.sampler == "random":
             return ShuffledSampler(len(train_set), seed=self.training.seed)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import equigrad
-from equigrad.models.classification.classifier import Scores
+from equigrad.models.scores import Scores
 
 Counts = NDArray[np.int64]
 SamplerKind = Literal["random", "class_balanced", "repeat_factor"]

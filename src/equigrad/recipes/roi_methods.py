@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import equigrad
 from equigrad.calibration import NorCalScores
 from equigrad.decoupling import learn_scales, retrain_classifier
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.two_stage.rcnn import RCNN, faster_rcnn
 from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier
 from equigrad.models.detection.two_stage.roi_scores import (
@@ -19,6 +18,7 @@ from equigrad.models.detection.two_stage.roi_scores import (
     TwoWayObjectnessScores,
 )
 from equigrad.models.detection.two_stage.second_stages import CLASSIFIER, load_representation
+from equigrad.models.scores import Scores
 from equigrad.recipes.trained_categories import TrainedCategories
 
 PRIOR = 0.001

@@ -30,7 +30,7 @@ from equigrad.recipes.segmentation_data import SegmentationSource, training_pixe
 from equigrad.recipes.segmentation_predictor import SegmentationPredictor
 from equigrad.recipes.segmentation_results import SegmentationTest, remove_results, save_label_map
 from equigrad.recipes.train_and_test import train_and_test, with_weights_of
-from equigrad.sampling import ResumableSampler, ShuffledSampler
+from equigrad.sampling import SeededSampler, ShuffledSampler
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -152,7 +152,7 @@ class SegmentationRecipe:
             return WholeImage(scale)
         return SlidingWindow(self.window, max(2 * self.window // 3, 1), scale=scale)
 
-    def sampler(self, train_set: SegmentationDataset) -> ResumableSampler:
+    def sampler(self, train_set: SegmentationDataset) -> SeededSampler:
         """Order of the training images."""
         # What does not fill a batch is left out: heads that average an image need at least two to normalise.
         return ShuffledSampler(len(train_set), seed=self.training.seed, drop_last=True)

@@ -21,8 +21,8 @@ from equigrad.sampling.samplers import (
     BalancedForm,
     ClassBalancedSampler,
     RepeatFactorSampler,
-    ResumableSampler,
     Rounding,
+    SeededSampler,
     ShuffledSampler,
 )
 
@@ -36,8 +36,8 @@ __all__ = [
     "GroupPreview",
     "ImageCategories",
     "RepeatFactorSampler",
-    "ResumableSampler",
     "Rounding",
+    "SeededSampler",
     "ShuffledSampler",
     "category_repeat_factors",
     "image_repeat_factors",

@@ -19,7 +19,7 @@ Rounding = Literal["ceil", "stochastic", "floor"]
 BalancedForm = Literal["cycle", "replacement"]
 
 
-class ResumableSampler(Sampler[int]):
+class SeededSampler(Sampler[int]):
     """An order of images per epoch, shared among ranks and resumable at any step; the base of the samplers here.
 
     Iterating yields this rank's part of the epoch and then moves on to the next epoch, with or without `set_epoch`.
@@ -144,7 +144,7 @@ class ResumableSampler(Sampler[int]):
         """How often an epoch holds each image, on average over epochs, (I,) float64."""
 
 
-class ShuffledSampler(ResumableSampler):
+class ShuffledSampler(SeededSampler):
     """Every image once in an epoch, in a new random order each time.
 
     Args:
@@ -176,7 +176,7 @@ class ShuffledSampler(ResumableSampler):
         return torch.ones(self.presence.num_images, dtype=torch.float64)
 
 
-class RepeatFactorSampler(ResumableSampler):
+class RepeatFactorSampler(SeededSampler):
     r"""Repeat-factor sampling (RFS): images with rare categories come several times in an epoch.
 
     $f_c$ is the share of images that contain category c, $r_c = \max(1, \sqrt{t / f_c})$ its repeat factor, and an
@@ -248,7 +248,7 @@ class RepeatFactorSampler(ResumableSampler):
         return f"threshold {self.threshold:g} repeats no image here; suggest_threshold gives {suggestion:.3g}"
 
 
-class ClassBalancedSampler(ResumableSampler):
+class ClassBalancedSampler(SeededSampler):
     """Class-balanced sampling (CBS): choose a category, all equally often, then one of its images.
 
     Images without category are never drawn, categories without images neither. An image of several categories is

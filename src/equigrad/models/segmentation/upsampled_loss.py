@@ -68,7 +68,7 @@ class TiledLoss(nn.Module):
     an objectness branch) look at the batch as a whole and are refused.
 
     Args:
-        loss: a `CategoryLoss` with reduction "mean", called with logits (N, K, R, W), labels (N, R, W) and `normalizer`.
+        loss: a `CategoryLoss` with reduction "mean"; called with logits (N, K, R, W), labels (N, R, W), `normalizer`.
         max_elements: of a tile; at least one row of the whole batch.
     """
 

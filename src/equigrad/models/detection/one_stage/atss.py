@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.atss import ATSSAssigner
 from equigrad.models.detection.box_coders import DeltaCoder
@@ -17,6 +16,7 @@ from equigrad.models.detection.one_stage.losses import (
     iou_quality,
 )
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 CELLS = 9
 """Nearest cells of each level that are candidates of an object; k is their number of anchors."""

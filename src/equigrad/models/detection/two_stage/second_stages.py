@@ -16,9 +16,9 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.two_stage.rcnn import RCNN
 from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier
+from equigrad.models.scores import Scores
 
 CLASSIFIER = "roi_heads.box_predictor.cls_score"
 """Path of the classifier in an `RCNN`."""
