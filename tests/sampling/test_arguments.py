@@ -1,7 +1,7 @@
 import math
 
+import numpy as np
 import pytest
-import torch
 
 from equigrad.sampling.arguments import checked_choice, checked_int, checked_threshold
 
@@ -21,7 +21,7 @@ def test_anything_else_is_not(threshold, error):
 
 
 def test_what_counts_as_an_integer_becomes_one():
-    value = checked_int("seed", torch.tensor(3), minimum=0)
+    value = checked_int("seed", np.int16(3), minimum=0)
     assert type(value) is int
     assert value == 3
 
