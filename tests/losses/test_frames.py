@@ -59,6 +59,11 @@ def test_binary_cross_entropy_is_at_most_three_functions_deep(name, options):
     assert len(deepest(lambda: loss(batch.logits, targets, **options))) <= 3
 
 
+def test_an_objectness_branch_adds_one_function():
+    loss, batch = CASES["Sigmoid-EQL + objectness"].build(), CASES["Sigmoid-EQL + objectness"].batch()
+    assert len(deepest(lambda: loss(*batch, normalizer=3.0))) <= 4
+
+
 def test_softmax_eql_with_soft_labels_is_at_most_four_functions_deep():
     loss, batch = CASES["Softmax-EQL"].build(label_smoothing=0.1), CASES["Softmax-EQL"].batch()
     assert len(deepest(lambda: loss(batch.logits, batch.logits.detach().softmax(1)))) <= 4
