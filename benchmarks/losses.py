@@ -1,11 +1,12 @@
 """Time and memory of the losses against the plain eager loss they replace, as ratios in one process.
 
     python benchmarks/losses.py                     # the first table of benchmarks/README.md
-    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second; docs/losses.md quotes it
+    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second, and docs/losses.md
 
 A row is forward + backward + statistics, float32. Ours and the peer take turns, so that a slow moment of the machine
-hits both; the ratio is that of the medians. `--cpu-time` counts the time of this process instead of wall-clock time, for one
-thread on a machine that others use too. Memory is the peak of the resident set above the logits, in logits tensors.
+hits both; the ratio is that of the medians. `--cpu-time` counts the time of this process instead of wall-clock time,
+for one thread on a machine that others use too. Memory is the peak of the resident set above the logits, in logits
+tensors.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Calibration after training: NorCal and post-hoc logit adjustment, on saved predictions or inside a trained head.
 
 Both lower the scores of the categories that training favoured. How much it did is the `prior`: training counts n_j, or
-in their place the positive gradient of each category (`prior=loss.statistics.positive`).
+instead the positive gradient of each category (`prior=loss.statistics.positive`).
 
     probs = norcal(logits, image_counts, power=0.6)            # saved logits (N, C + 1), background last
     logits = adjust_logits(logits, category_counts)            # saved logits (N, C)

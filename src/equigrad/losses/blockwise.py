@@ -183,7 +183,7 @@ class FirstDerivativeOnly(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Refuse."""
+        """Refuse the second derivative."""
         raise RuntimeError(
             "the fused losses of equigrad cannot be differentiated twice: their gradient is a closed form without a "
             'graph. Use reduction="none" or a formula of equigrad.losses.reference, which are ordinary autograd'

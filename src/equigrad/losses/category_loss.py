@@ -1,4 +1,4 @@
-"""What all losses share."""
+"""The base class of all losses: labels, reduction, errors."""
 
 from typing import TypedDict
 
@@ -37,7 +37,7 @@ class CategoryLoss(ExactModule):
         self.ignore_index = ignore_index
 
     def options(self, normalizer: float | Tensor | None) -> ReductionOptions:
-        """What the fused pass is told. With "none" it forms the sum, whose gradient the statistics record."""
+        """Options of the fused pass. With "none" it computes the sum, whose gradient the statistics record."""
         if self.reduction != "none":
             return {"reduction": self.reduction, "normalizer": normalizer, "ignore_index": self.ignore_index}
         if normalizer is not None:

@@ -274,8 +274,9 @@ class FederatedLoss(CategoryLoss):
     In a federated data set an image is annotated for some categories only, so most negatives are not known to be any.
     S holds the categories of the batch and, if they are fewer than `num_sampled`, others drawn without replacement with
     a probability in proportion to n_j^power. With `torch.distributed` the categories of the batch are those of all
-    ranks (one collective of C numbers) and all ranks draw the same, so that they share one S. The draws depend on the
-    seed and the number of draws so far, which is saved with the model. In evaluation S is every category.
+    ranks (one collective of C numbers) and all ranks draw the same, so that they share one S. The random numbers
+    depend on the seed and on the number of calls so far, which is saved with the model. In evaluation S is every
+    category.
 
     Zhou, Koltun, Krähenbühl: Probabilistic Two-Stage Detection. arXiv 2103.07461, 2021 (its LVIS model).
 
@@ -283,7 +284,7 @@ class FederatedLoss(CategoryLoss):
         category_counts: n_j, C of them, as a rule of images. A category without samples is never drawn.
         num_sampled: the least size of S, if so many categories have samples.
         power: of the counts.
-        seed: of the draws; the same on all ranks.
+        seed: of the random numbers; the same on all ranks.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

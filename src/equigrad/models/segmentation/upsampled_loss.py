@@ -53,8 +53,8 @@ class DecoderResolutionLoss(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of logits (N, K, h, w) against labels (N, H, W)."""
         for dim in (1, 2):
-            size, place = labels.shape[dim], torch.arange(logits.shape[dim + 1], device=labels.device)
-            labels = labels.index_select(dim, (2 * place + 1) * size // (2 * logits.shape[dim + 1]))
+            size, index = labels.shape[dim], torch.arange(logits.shape[dim + 1], device=labels.device)
+            labels = labels.index_select(dim, (2 * index + 1) * size // (2 * logits.shape[dim + 1]))
         loss: Tensor = self.loss(logits, labels)
         return loss
 
