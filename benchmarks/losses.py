@@ -1,10 +1,12 @@
 """Time and memory of the losses against the plain eager loss they replace, as ratios in one process.
 
-    python benchmarks/losses.py                     # the table of benchmarks/README.md
-    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1      # the costs of docs/losses.md
+    python benchmarks/losses.py                     # the first table of benchmarks/README.md
+    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second, and docs/losses.md
 
 A row is forward + backward + statistics, float32. Ours and the peer take turns, so that a slow moment of the machine
-hits both; the ratio is that of the medians. Memory is the peak of the resident set above the logits, in logits tensors.
+hits both; the ratio is that of the medians. `--cpu-time` counts the time of this process instead of wall-clock time,
+for one thread on a machine that others use too. Memory is the peak of the resident set above the logits, in logits
+tensors.
 """
 
 import argparse
@@ -106,11 +108,13 @@ def build(name: str, num_columns: int) -> nn.Module:
     return loss_class(num_columns)
 
 
-def run(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
+def run(
+    step: Step, logits: Tensor, labels: Tensor, quality: Tensor, clock: Callable[[], float] = time.perf_counter
+) -> float:
     logits.grad = None
-    start = time.perf_counter()
+    start = clock()
     step(logits, labels, quality).backward()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def resident(field: str) -> int:
@@ -129,7 +133,7 @@ def peak_memory(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> 
 
 
 def measure(
-    pairs: dict[str, Step], shape: tuple[int, ...], repeats: int
+    pairs: dict[str, Step], shape: tuple[int, ...], repeats: int, clock: Callable[[], float]
 ) -> dict[str, tuple[float, float, float, float]]:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(shape, generator=generator).mul_(2).sub_(4).requires_grad_()
@@ -141,7 +145,8 @@ def measure(
         step = ours(name, shape[1])
         for warm_up in (step, peer):
             run(warm_up, logits, labels, quality)
-        times = [(run(step, logits, labels, quality), run(peer, logits, labels, quality)) for _ in range(repeats)]
+        batch = (logits, labels, quality)
+        times = [(run(step, *batch, clock), run(peer, *batch, clock)) for _ in range(repeats)]
         mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
         memory = [peak_memory(each, logits, labels, quality) for each in (step, peer)]
         table[name] = (mine * 1000, mine / theirs, *memory)
@@ -154,7 +159,9 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--seconds", type=float, default=8.0, help="about how long to repeat each pair")
     parser.add_argument("--all", action="store_true", help="every loss, against plain cross-entropy or BCE")
+    parser.add_argument("--cpu-time", action="store_true", help="time of this process, not of the clock on the wall")
     arguments = parser.parse_args()
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     pairs = ALL if arguments.all else PAIRS
     print("| shape | threads | loss | ms | time ratio | memory | memory of the peer |")
     print("|---|---|---|---|---|---|---|")
@@ -163,7 +170,7 @@ def main() -> None:
         for text in arguments.shapes:
             shape = tuple(map(int, text.split("x")))
             repeats = max(3, min(30, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
-            for name, (ms, ratio, memory, peer_memory) in measure(pairs, shape, repeats).items():
+            for name, (ms, ratio, memory, peer_memory) in measure(pairs, shape, repeats, clock).items():
                 print(
                     f"| {text} | {threads} | {name} | {ms:.1f} | {ratio:.2f} | {memory:.2f} | {peer_memory:.2f} |",
                     flush=True,

@@ -107,7 +107,7 @@ def efl(counts: CategoryCounts) -> nn.Module:
 
 
 def class_balanced(counts: CategoryCounts) -> nn.Module:
-    return equigrad.CrossEntropyLoss(category_weights=equigrad.effective_number_weights(counts.images.tolist()))
+    return equigrad.CrossEntropyLoss(weight=equigrad.effective_number_weights(counts.images.tolist()))
 
 
 def bags_loss(counts: CategoryCounts) -> nn.Module:

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
 
@@ -170,7 +169,7 @@ def test_blocks_change_nothing(monkeypatch):
     logits, labels, teacher = batch(29)
     criterion = DistillationLoss(BalancedSoftmaxLoss(COUNTS))
     expected = run(criterion, logits, labels, teacher)
-    monkeypatch.setattr("equigrad.losses.sweep.MAX_BLOCK_ELEMENTS", 12)  # three samples
+    monkeypatch.setattr("equigrad.losses.blockwise.MAX_BLOCK_ELEMENTS", 12)  # three samples
     assert_close(run(criterion, logits, labels, teacher), expected)
 
 

@@ -19,8 +19,10 @@ _EXPORTS = {
     "losses": [
         "BalancedSoftmaxLoss",
         "BinaryCrossEntropyLoss",
+        "CategoryLoss",
         "CrossEntropyLoss",
         "EffectiveClassMarginLoss",
+        "EqualizationLoss",
         "EqualizedFocalLoss",
         "EqualizedQualityFocalLoss",
         "FederatedLoss",
@@ -52,84 +54,44 @@ _EXPORTS = {
 }
 
 if TYPE_CHECKING:
-    from equigrad import calibration as calibration
-    from equigrad import decoupling as decoupling
-    from equigrad import losses as losses
-    from equigrad import models as models
-    from equigrad import sampling as sampling
-    from equigrad.distillation import (
-        DistillationLoss as DistillationLoss,
+    from equigrad import (
+        calibration as calibration,
+        decoupling as decoupling,
+        losses as losses,
+        models as models,
+        sampling as sampling,
     )
     from equigrad.distillation import (
+        DistillationLoss as DistillationLoss,
         FrozenTeacher as FrozenTeacher,
     )
     from equigrad.labels import (
         BACKGROUND as BACKGROUND,
-    )
-    from equigrad.labels import (
         IGNORE as IGNORE,
     )
     from equigrad.losses import (
         BalancedSoftmaxLoss as BalancedSoftmaxLoss,
-    )
-    from equigrad.losses import (
         BinaryCrossEntropyLoss as BinaryCrossEntropyLoss,
-    )
-    from equigrad.losses import (
+        CategoryLoss as CategoryLoss,
         CrossEntropyLoss as CrossEntropyLoss,
-    )
-    from equigrad.losses import (
         EffectiveClassMarginLoss as EffectiveClassMarginLoss,
-    )
-    from equigrad.losses import (
+        EqualizationLoss as EqualizationLoss,
         EqualizedFocalLoss as EqualizedFocalLoss,
-    )
-    from equigrad.losses import (
         EqualizedQualityFocalLoss as EqualizedQualityFocalLoss,
-    )
-    from equigrad.losses import (
         FederatedLoss as FederatedLoss,
-    )
-    from equigrad.losses import (
         FocalEqualizationLoss as FocalEqualizationLoss,
-    )
-    from equigrad.losses import (
         FocalLoss as FocalLoss,
-    )
-    from equigrad.losses import (
         GradientBlockingLoss as GradientBlockingLoss,
-    )
-    from equigrad.losses import (
         GroupedSoftmaxLoss as GroupedSoftmaxLoss,
-    )
-    from equigrad.losses import (
         GroupedSoftmaxScores as GroupedSoftmaxScores,
-    )
-    from equigrad.losses import (
         LADELoss as LADELoss,
-    )
-    from equigrad.losses import (
         LDAMLoss as LDAMLoss,
-    )
-    from equigrad.losses import (
         LogitAdjustmentLoss as LogitAdjustmentLoss,
-    )
-    from equigrad.losses import (
         QualityFocalLoss as QualityFocalLoss,
-    )
-    from equigrad.losses import (
         SeesawLoss as SeesawLoss,
-    )
-    from equigrad.losses import (
         SigmoidEqualizationLoss as SigmoidEqualizationLoss,
-    )
-    from equigrad.losses import (
         SoftmaxEqualizationLoss as SoftmaxEqualizationLoss,
-    )
-    from equigrad.losses import (
         WithObjectness as WithObjectness,
-    )
-    from equigrad.losses import (
         effective_number_weights as effective_number_weights,
     )
     from equigrad.models.classification.cosine_classifier import (
@@ -137,29 +99,17 @@ if TYPE_CHECKING:
     )
     from equigrad.models.scores import (
         SigmoidObjectnessScores as SigmoidObjectnessScores,
-    )
-    from equigrad.models.scores import (
         SigmoidScores as SigmoidScores,
-    )
-    from equigrad.models.scores import (
         SoftmaxObjectnessScores as SoftmaxObjectnessScores,
-    )
-    from equigrad.models.scores import (
         SoftmaxScores as SoftmaxScores,
-    )
-    from equigrad.models.scores import (
         bias_for_prior as bias_for_prior,
     )
     from equigrad.sampling import (
         ClassBalancedSampler as ClassBalancedSampler,
-    )
-    from equigrad.sampling import (
         RepeatFactorSampler as RepeatFactorSampler,
     )
     from equigrad.statistics import (
         GradientStatistics as GradientStatistics,
-    )
-    from equigrad.statistics import (
         one_batch as one_batch,
     )
 else:

@@ -1,7 +1,7 @@
 """Calibration after training: NorCal and post-hoc logit adjustment, on saved predictions or inside a trained head.
 
 Both lower the scores of the categories that training favoured. How much it did is the `prior`: training counts n_j, or
-in their place the positive gradient of each category (`prior=loss.statistics.positive`).
+instead the positive gradient of each category (`prior=loss.statistics.positive`).
 
     probs = norcal(logits, image_counts, power=0.6)            # saved logits (N, C + 1), background last
     logits = adjust_logits(logits, category_counts)            # saved logits (N, C)
@@ -11,24 +11,16 @@ in their place the positive gradient of each category (`prior=loss.statistics.po
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from equigrad.models.scores import Scores
+
 # Keeps the logarithm of a category that never occurs finite, as published: it gains log(1e12) = 27.6.
 ADJUSTMENT_FLOOR = 1e-12
-
-
-class Scores(Protocol):
-    """What a head uses to turn logits into scores."""
-
-    def num_logits(self, num_classes: int) -> int:
-        """Columns of the logits of C categories."""
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Scores (N, C) of logits (N, num_logits)."""
 
 
 def norcal(

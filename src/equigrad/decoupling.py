@@ -121,7 +121,7 @@ def normalize_weights(
     Args:
         model: changed in place.
         classifier: path of the classifier; a cosine classifier has nothing to normalise and is refused.
-        power: tau; the published sweep is 0, 0.1, ..., 2. With 0 only the bias goes.
+        power: tau; the published grid is 0, 0.1, ..., 2. With 0 only the bias is removed.
         num_classes: C, if the classifier has further columns; these keep weight and bias.
 
     Returns:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from equigrad.labels import IGNORE
+from equigrad.losses import reference
+from equigrad.losses.blockwise import BlockwisePass, ClosedForm
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.inputs import check_logits, check_number, divisor_of
-from equigrad.losses.sweep import Sweep, entries
+from equigrad.losses.compilation import disable_compile
+from equigrad.losses.inputs import check_labels, check_logits, check_number, divisor_of
 
 
 class DistillationLoss(nn.Module):
@@ -53,7 +54,6 @@ class DistillationLoss(nn.Module):
         self.temperature = temperature
         self.power = power
 
-    @outside_graphs
     def forward(
         self,
         logits: Tensor,
@@ -62,37 +62,57 @@ class DistillationLoss(nn.Module):
         *,
         normalizer: float | Tensor | None = None,
     ) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) and the teacher's logits of the same shape."""
+        """Loss of logits (N, C, ...) against labels (N, ...) and the teacher's logits of the logits' shape.
+
+        Where the base takes soft labels, so does this.
+        """
+        return disable_compile(DistillationLoss._forward)(self, logits, labels, teacher_logits, normalizer)
+
+    def _forward(
+        self, logits: Tensor, labels: Tensor, teacher_logits: Tensor, normalizer: float | Tensor | None
+    ) -> Tensor:
         check_logits(logits)
         _check_teacher(logits, teacher_logits)
         if self.weight == 0:
             base_loss: Tensor = self.base(logits, labels, normalizer=normalizer)
             return base_loss
+        ignore_index = self.base.ignore_index
+        if self.base.reduction == "none":
+            base_loss = self.base(logits, labels, normalizer=normalizer)
+            distance = reference.distillation(
+                logits, labels, teacher_logits, self.temperature, self.power, ignore_index=ignore_index
+            )
+            return (1 - self.weight) * base_loss + self.weight * distance
         # The base gives its gradient at once and the teacher's is added to it in place: autograd would hold both apart.
         leaf = logits.detach().requires_grad_(logits.requires_grad)
         base_loss = self.base(leaf, labels, normalizer=normalizer)
-        sweep = Sweep(logits, divisor_of(logits, labels, self.base.reduction, normalizer))
-        sweep.loss += (1 - self.weight) * base_loss.detach() * sweep.safe_divisor
-        if sweep.gradient is not None:
-            undivided = (sweep.safe_divisor / sweep.stored_divisor).to(base_loss.dtype)
+        labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+        run = BlockwisePass(logits, divisor_of(logits, labels, self.base.reduction, normalizer))
+        run.loss += (1 - self.weight) * base_loss.detach() * run.safe_divisor
+        if run.gradient is not None:
+            undivided = (run.safe_divisor / run.stored_divisor).to(base_loss.dtype)
             (gradient,) = torch.autograd.grad(base_loss, leaf, undivided)
-            sweep.gradient = sweep.flatten(gradient).mul_(1 - self.weight)
+            run.gradient = run.flatten(gradient).mul_(1 - self.weight)
         with torch.no_grad():
-            self._add_divergence(sweep, sweep.flatten(labels), sweep.flatten(teacher_logits.detach()))
-        return sweep.result()[0]
+            is_ignored = None if labels.shape == logits.shape else run.flatten(labels == IGNORE)
+            self._add_divergence(run, is_ignored, run.flatten(teacher_logits.detach()))
+        loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
+        return loss
 
-    def _add_divergence(self, sweep: Sweep, labels: Tensor, teacher: Tensor) -> None:
-        for block in sweep.blocks(temporaries=3):
-            is_ignored = (labels[block] == IGNORE).unsqueeze(1)
-            target = (entries(teacher, block).to(sweep.dtype) * (self.power / self.temperature)).log_softmax(1)
-            student = (sweep.read(block) / self.temperature).log_softmax(1)
+    def _add_divergence(self, run: BlockwisePass, is_ignored: Tensor | None, teacher: Tensor) -> None:
+        for block in run.blocks(3):
+            target = (teacher[block.entries].to(run.dtype) * (self.power / self.temperature)).log_softmax(1)
+            student = (run.flat[block.entries].to(run.dtype) / self.temperature).log_softmax(1)
             probs = target.exp()
             divergence = target.sub_(student).mul_(probs).sum(1, keepdim=True).double()
-            sweep.loss += self.weight * self.temperature**2 * divergence.masked_fill_(is_ignored, 0.0).sum()
-            if sweep.gradient is not None:
-                factor = self.weight * self.temperature / sweep.stored_divisor
-                gradient = student.exp_().sub_(probs).mul_(factor.to(sweep.dtype))
-                entries(sweep.gradient, block).add_(gradient.masked_fill_(is_ignored, 0.0))
+            factor = self.weight * self.temperature / run.stored_divisor
+            gradient = student.exp_().sub_(probs).mul_(factor.to(run.dtype))
+            if is_ignored is not None:
+                divergence.masked_fill_(is_ignored[block.samples].unsqueeze(1), 0.0)
+                gradient.masked_fill_(is_ignored[block.samples].unsqueeze(1), 0.0)
+            run.loss += self.weight * self.temperature**2 * divergence.sum()
+            if run.gradient is not None:
+                run.gradient[block.entries].add_(gradient)
 
     def extra_repr(self) -> str:
         """Hyper-parameters, for `print(model)`."""

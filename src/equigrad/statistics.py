@@ -1,9 +1,9 @@
 """Accumulated gradient of every category: the indicator all equalization losses read (Sec. 3.2)."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Self
 
 import torch
 import torch.distributed as dist
@@ -39,16 +39,24 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
+class RecordedCall(NamedTuple):
+    """The gradient sums of one call of a loss, and what the loss divides them by."""
+
+    positive: Tensor  # (C,)
+    negative: Tensor  # (C,)
+    divisor: Tensor | float | None
+
+
 class GradientStatistics(ExactModule):
     """Positive and negative gradient that every category has received so far (Sec. 3.2).
 
     The loss that owns the statistics feeds them; a user only reads them:
 
-        criterion.statistics.ratio     # G_j: near 1 = balanced, near 0 = starving
+        criterion.statistics.ratio     # G_j: near 1 = balanced, near 0 = hardly any positive gradient
 
     Args:
         num_classes: C, without background.
-        half_life: updates after which a gradient counts half, for streams and for heads whose first phase would poison
+        half_life: updates after which a gradient counts half, for streams and for heads whose first phase would distort
             the ratio for good. None never forgets, as in the paper.
     """
 
@@ -60,14 +68,14 @@ class GradientStatistics(ExactModule):
         check_num_classes(num_classes)
         _check_half_life(half_life)
         self.half_life = half_life
-        self._held: list[tuple[Tensor, Tensor, Tensor | float | None]] | None = None
+        self._pending: list[RecordedCall] | None = None  # the calls of a `one_batch` that is open
         # float64: a float32 sum stops growing after enough steps.
         self.register_buffer("positive", torch.zeros(num_classes, dtype=torch.float64))
         self.register_buffer("negative", torch.zeros(num_classes, dtype=torch.float64))
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, without background."""
         return self.positive.numel()
 
     @property
@@ -87,35 +95,27 @@ class GradientStatistics(ExactModule):
         for name, sums in (("positive", positive), ("negative", negative)):
             if sums.shape != self.positive.shape:
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
-        if self._held is not None:
-            self._held.append((positive, negative, divisor))
-            return
-        count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
-        positive, negative = positive.double(), negative.double()
+        call = RecordedCall(positive, negative, divisor)
+        if self._pending is None:
+            self._add([call])
+        else:
+            self._pending.append(call)
+
+    def _add(self, calls: Sequence[RecordedCall]) -> None:
+        """Add the calls of one batch, each divided by its own divisor."""
+        calls = _join_by_divisor(calls)
         if is_distributed():
-            batch = sum_over_ranks(torch.cat([positive, negative, count.reshape(1)]))
-            positive, negative = batch[: self.num_classes], batch[self.num_classes : -1]
-            count = count if divisor is None else batch[-1]
+            calls = _joined_over_ranks(calls)
         if self.half_life is not None:
             kept = 0.5 ** (1 / self.half_life)
             self.positive.mul_(kept)
             self.negative.mul_(kept)
-        # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
-        count = count.clamp(min=torch.finfo(torch.float64).tiny)
-        self.positive.addcdiv_(positive, count)
-        self.negative.addcdiv_(negative, count)
-
-    @contextmanager
-    def _one_batch(self) -> Iterator[None]:
-        self._held = []
-        try:
-            yield
-            held = self._held
-        finally:
-            self._held = None
-        if held:
-            positives, negatives, divisors = zip(*held, strict=True)
-            self.update(torch.stack(positives).sum(0), torch.stack(negatives).sum(0), divisors[0])
+        for positive, negative, divisor in calls:
+            count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
+            # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
+            count = count.clamp(min=torch.finfo(torch.float64).tiny)
+            self.positive.addcdiv_(positive.double(), count)
+            self.negative.addcdiv_(negative.double(), count)
 
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""
@@ -127,18 +127,76 @@ class GradientStatistics(ExactModule):
         return f"num_classes={self.num_classes}" + ("" if self.half_life is None else f", half_life={self.half_life}")
 
 
-@contextmanager
-def one_batch(module: nn.Module) -> Iterator[None]:
-    """Let the losses of a module see several calls as one batch: the levels of a pyramid, the tiles of an image.
+def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+    """Add up calls that share a divisor, the same object: that does not depend on values, so all ranks do the same."""
+    groups: list[list[RecordedCall]] = []
+    for call in calls:
+        group = next((group for group in groups if group[0].divisor is call.divisor), None)
+        if group is None:
+            groups.append([call])
+        else:
+            group.append(call)
+    return [
+        group[0]
+        if len(group) == 1
+        else RecordedCall(
+            torch.stack([call.positive for call in group]).sum(0),
+            torch.stack([call.negative for call in group]).sum(0),
+            group[0].divisor,
+        )
+        for group in groups
+    ]
 
-    Their statistics rest inside, so that every call has the weights of earlier batches, and move once at the end. The
-    calls must share one `normalizer`, or use `reduction="sum"`.
+
+def _joined_over_ranks(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+    """The same calls summed over ranks, sums and divisors, in one collective of K (2C + 1) numbers."""
+    num_classes = calls[0].positive.numel()
+    rows = []
+    for positive, negative, divisor in calls:
+        count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
+        rows.append(torch.cat([positive.double(), negative.double(), count.reshape(1)]))
+    joined = sum_over_ranks(torch.stack(rows))
+    return [
+        RecordedCall(row[:num_classes], row[num_classes:-1], None if call.divisor is None else row[-1])
+        for row, call in zip(joined, calls, strict=True)
+    ]
+
+
+@contextmanager
+def one_batch(module: nn.Module, *, divisor: Tensor | float | None = None) -> Iterator[None]:
+    """Let the losses inside a module take several calls for one batch: pyramid levels, tiles, micro-batches.
+
+        with equigrad.one_batch(criterion):
+            loss = sum(criterion(logits, labels) for logits, labels in levels)
+
+    Inside, every call has the weights of earlier batches. At the end the statistics move once: by the gradient of each
+    call over its own divisor, and with a `half_life` by one step of forgetting. If an exception leaves the block, they
+    stay as they were.
+
+    With `torch.distributed` there is one collective at the end, of K (2C + 1) numbers for K calls (calls that share one
+    `normalizer` tensor, float64, or are not divided count as one). Every rank must make the same calls. Blocks cannot
+    be nested.
+
+    Args:
+        module: a loss, or a model that holds some.
+        divisor: what the caller divides the sum of the calls by, if it does that itself; every call then has
+            `reduction="sum"` or `normalizer=1.0`.
     """
-    with ExitStack() as stack:
-        for part in module.modules():
-            if isinstance(part, GradientStatistics):
-                stack.enter_context(part._one_batch())
+    statistics = [part for part in module.modules() if isinstance(part, GradientStatistics)]
+    if any(part._pending is not None for part in statistics):
+        raise RuntimeError("one_batch cannot be nested: these statistics are inside a one_batch that is still open")
+    for part in statistics:
+        part._pending = []
+    try:
         yield
+        pending = [part._pending or [] for part in statistics]
+    finally:
+        for part in statistics:
+            part._pending = None
+    with torch.no_grad():
+        for part, calls in zip(statistics, pending, strict=True):
+            if calls:
+                part._add(calls if divisor is None else [call._replace(divisor=divisor) for call in calls])
 
 
 def check_num_classes(num_classes: int) -> None:

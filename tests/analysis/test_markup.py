@@ -1,8 +1,7 @@
 import json
 from html.parser import HTMLParser
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.analysis.markup import Html, element, join, listing, script_data, table
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 from feature_cache import FeatureDataset, Features
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from linear_probe import fit, hold_out, predict
 
 import equigrad

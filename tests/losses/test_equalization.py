@@ -17,7 +17,8 @@ from equigrad import (
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
 )
-from losses import plain_formulas as plain
+from equigrad.losses import reference
+from losses.gradients import gradient_sums, one_hot
 
 LOSSES = [SigmoidEqualizationLoss, SoftmaxEqualizationLoss, EqualizedFocalLoss, EqualizedQualityFocalLoss]
 SIGMOID_LOSSES = [SigmoidEqualizationLoss, EqualizedFocalLoss, EqualizedQualityFocalLoss]
@@ -47,13 +48,13 @@ def in_mid_training(criterion):
 def plain_loss(criterion, sample):
     """The loss by the paper's formula, summed, at the weights the criterion now has."""
     if isinstance(criterion, SoftmaxEqualizationLoss):
-        return plain.margin_cross_entropy(sample.logits, sample.labels, criterion.category_weights())
+        return reference.softmax_equalization(sample.logits, sample.labels, criterion.category_weights()).sum()
     first, second = criterion.category_weights()
     if isinstance(criterion, SigmoidEqualizationLoss):
-        return plain.weighted_bce(sample.logits, sample.labels, first, second)
+        return reference.sigmoid_equalization(sample.logits, sample.labels, first, second).sum()
     if isinstance(criterion, EqualizedFocalLoss):
-        return plain.weighted_focal(sample.logits, sample.labels, first, 0.25 * second, 0.75 * second)
-    return plain.weighted_quality_focal(sample.logits, sample.labels, sample.quality, first, second)
+        return reference.equalized_focal(sample.logits, sample.labels, first, second).sum()
+    return reference.equalized_quality_focal(sample.logits, sample.labels, sample.quality, first, second).sum()
 
 
 # ---- values worked out by hand
@@ -119,7 +120,7 @@ def test_records_the_gradient_autograd_computes_for_the_value_it_returns(loss_cl
     expected = plain_loss(criterion, sample) / len(sample.labels)
     (gradient,) = torch.autograd.grad(expected, sample.logits)
     loss = sample.loss(criterion)
-    positive, negative = plain.gradient_sums(gradient, sample.labels)
+    positive, negative = gradient_sums(gradient, sample.labels)
     assert_close(loss, expected)
     assert_close(torch.autograd.grad(loss, sample.logits)[0], gradient)
     assert_close(criterion.statistics.positive - before.positive, positive)
@@ -138,13 +139,11 @@ def test_the_weights_of_a_batch_come_from_earlier_batches_only(loss_class):
 def test_the_first_step_is_the_plain_loss():
     sample = Sample()
     z, y, count = sample.logits, sample.labels, len(sample.labels)
-    one_hot = plain.one_hot(y, 4)
-    bce = F.binary_cross_entropy_with_logits(z, one_hot, reduction="sum") / count
+    bce = F.binary_cross_entropy_with_logits(z, one_hot(y, 4), reduction="sum") / count
     assert_close(sample.loss(SigmoidEqualizationLoss(4)), bce)
     assert_close(sample.loss(SoftmaxEqualizationLoss(4)), F.cross_entropy(z, y))
-    assert_close(sample.loss(EqualizedFocalLoss(4)), plain.weighted_focal(z, y, 2.0, 0.25, 0.75) / count)
-    quality_focal = plain.weighted_quality_focal(z, y, sample.quality, 2.0, 1.0) / count
-    assert_close(sample.loss(EqualizedQualityFocalLoss(4)), quality_focal)
+    assert_close(sample.loss(EqualizedFocalLoss(4)), reference.focal(z, y).mean())
+    assert_close(sample.loss(EqualizedQualityFocalLoss(4)), reference.quality_focal(z, y, sample.quality).mean())
 
 
 @pytest.mark.parametrize("indicator", ["positive", "negative", "ratio"])
@@ -312,8 +311,7 @@ def test_only_positive_or_only_negative_re_weighting():
 def test_without_any_re_weighting_sigmoid_eql_is_bce_at_every_step():
     sample = Sample()
     criterion = in_mid_training(SigmoidEqualizationLoss(4, reweight_positive=False, reweight_negative=False))
-    one_hot = plain.one_hot(sample.labels, 4)
-    expected = F.binary_cross_entropy_with_logits(sample.logits, one_hot, reduction="sum") / 12
+    expected = F.binary_cross_entropy_with_logits(sample.logits, one_hot(sample.labels, 4), reduction="sum") / 12
     assert_close(sample.loss(criterion), expected)
 
 
@@ -328,7 +326,7 @@ def test_focusing_and_weighting_factors_switch_apart():
 
 def test_positive_balance_none_switches_alpha_off():
     sample = Sample()
-    expected = plain.weighted_focal(sample.logits, sample.labels, 2.0, 1.0, 1.0) / 12
+    expected = reference.focal(sample.logits, sample.labels, positive_balance=None).mean()
     assert_close(sample.loss(EqualizedFocalLoss(4, positive_balance=None)), expected)
 
 
@@ -362,8 +360,8 @@ def test_indicators_name_what_stands_for_the_prior():
         (lambda: SigmoidEqualizationLoss(3, steepness=float("nan")), "steepness must be finite"),
         (lambda: SigmoidEqualizationLoss(3, mapping="cubic"), "mapping must be one of .*got 'cubic'"),
         (
-            lambda: SigmoidEqualizationLoss(3, reduction="none"),
-            r"reduction must be one of \['mean', 'sum'\], got 'none'",
+            lambda: SigmoidEqualizationLoss(3, reduction="average"),
+            r"reduction must be one of \['mean', 'sum', 'none'\], got 'average'",
         ),
         (lambda: SoftmaxEqualizationLoss(3, prior_floor=0.0), "prior_floor must be finite and > 0"),
         (lambda: SoftmaxEqualizationLoss(3, prior_power=float("inf")), "prior_power must be finite"),

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.testing import assert_close
 
 from equigrad import BACKGROUND, IGNORE
-from equigrad.losses import functional, sweep
-from losses import plain_formulas as plain
+from equigrad.losses import blockwise, functional, reference
+from losses.gradients import gradient_sums, rows
 
 FORMULAS = ["bce", "focal", "quality", "softmax"]
 PLACES = [(), (1,), (3,), (2, 2)]
@@ -37,22 +36,26 @@ class Batch:
         labels = self.labels if labels is None else labels
         quality = self.quality if quality is None else quality
         if self.formula == "bce":
-            return functional.weighted_bce(logits, labels, self.first, self.second, **reduction)
+            return functional.binary_cross_entropy(logits, labels, self.first, self.second, **reduction)
         if self.formula == "focal":
-            return functional.weighted_focal(logits, labels, self.focus, self.first, self.second, **reduction)
+            weights = (self.first, self.second)
+            return functional.binary_cross_entropy(logits, labels, *weights, focus=self.focus, **reduction)
         if self.formula == "quality":
-            return functional.weighted_quality_focal(logits, labels, quality, self.focus, self.first, **reduction)
-        return functional.margin_cross_entropy(logits, labels, self.first.log(), **reduction)
+            weights, options = (self.first, self.first), {"focus": self.focus, "quality": quality}
+            return functional.binary_cross_entropy(logits, labels, *weights, **options, **reduction)
+        return functional.cross_entropy(logits, labels, self.first.log(), **reduction)
 
     def plain(self):
         """Sum over the samples."""
         if self.formula == "bce":
-            return plain.weighted_bce(self.logits, self.labels, self.first, self.second)
+            return reference.sigmoid_equalization(self.logits, self.labels, self.first, self.second).sum()
         if self.formula == "focal":
-            return plain.weighted_focal(self.logits, self.labels, self.focus, self.first, self.second)
+            options = {"focus": self.focus, "positive_balance": None}
+            return reference.focal_equalization(self.logits, self.labels, self.first, self.second, **options).sum()
         if self.formula == "quality":
-            return plain.weighted_quality_focal(self.logits, self.labels, self.quality, self.focus, self.first)
-        return plain.margin_cross_entropy(self.logits, self.labels, self.first.log())
+            args = (self.logits, self.labels, self.quality, self.focus, self.first)
+            return reference.equalized_quality_focal(*args).sum()
+        return reference.softmax_equalization(self.logits, self.labels, self.first.log()).sum()
 
 
 batches = st.builds(
@@ -72,7 +75,7 @@ def test_loss_gradient_and_sums_are_those_of_autograd(batch):
     (expected_gradient,) = torch.autograd.grad(expected := batch.plain(), batch.logits)
     loss, sums = batch.ours(reduction="sum")
     (gradient,) = torch.autograd.grad(loss, batch.logits)
-    positive, negative = plain.gradient_sums(expected_gradient, batch.labels)
+    positive, negative = gradient_sums(expected_gradient, batch.labels)
     assert_close(loss, expected, rtol=1e-9, atol=1e-12)
     assert_close(gradient, expected_gradient, rtol=1e-8, atol=1e-12)
     assert_close(sums.positive, positive, rtol=1e-8, atol=1e-12)
@@ -98,8 +101,8 @@ def test_the_block_size_changes_nothing(batch, block_elements):
     loss, sums = batch.ours()
     (gradient,) = torch.autograd.grad(loss, batch.logits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "MAX_BLOCK_ELEMENTS", block_elements)
-        patch.setattr(sweep, "MIN_BLOCK_ELEMENTS", 1)
+        patch.setattr(blockwise, "MAX_BLOCK_ELEMENTS", block_elements)
+        patch.setattr(blockwise, "MIN_BLOCK_ELEMENTS", 1)
         blocked_loss, blocked_sums = batch.ours()
         (blocked_gradient,) = torch.autograd.grad(blocked_loss, batch.logits)
     assert_close(blocked_loss, loss)
@@ -115,10 +118,10 @@ def test_the_memory_layout_changes_nothing(formula, layout):
     loss, sums = batch.ours()
     (gradient,) = torch.autograd.grad(loss, batch.logits)
     if layout == "rows":
-        logits = plain.rows(batch.logits).detach().requires_grad_()
+        logits = rows(batch.logits).detach().requires_grad_()
         other_loss, other_sums = batch.ours(logits, batch.labels.flatten(), batch.quality.flatten())
         (other_gradient,) = torch.autograd.grad(other_loss, logits)
-        gradient = plain.rows(gradient)
+        gradient = rows(gradient)
     else:
         if layout == "channels_last":
             logits = batch.logits.detach().to(memory_format=torch.channels_last).requires_grad_()
@@ -151,7 +154,7 @@ def test_multi_label_targets_equal_class_labels_where_both_can_say_it(formula, p
 
 def test_several_positives_in_a_sample_each_count():
     logits = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
-    loss, sums = functional.weighted_bce(logits, torch.tensor([[1.0, 1.0, 0.0]]), 3.0, 0.5)
+    loss, sums = functional.binary_cross_entropy(logits, torch.tensor([[1.0, 1.0, 0.0]]), 3.0, 0.5)
     p = logits.sigmoid()[0]
     assert_close(loss, 3 * -p[0].log() + 3 * -p[1].log() + 0.5 * -(1 - p[2]).log())
     assert_close(sums.positive, torch.stack([3 * (1 - p[0]), 3 * (1 - p[1]), 0 * p[2]]))
@@ -164,8 +167,8 @@ def test_quality_of_multi_label_targets_may_be_given_for_each_entry():
     quality = torch.rand(4, dtype=torch.float64)
     for_each = quality.unsqueeze(1).expand(4, 3)
     assert_close(
-        functional.weighted_quality_focal(logits, targets, for_each)[0],
-        functional.weighted_quality_focal(logits, targets, quality)[0],
+        functional.binary_cross_entropy(logits, targets, focus=2.0, quality=for_each)[0],
+        functional.binary_cross_entropy(logits, targets, focus=2.0, quality=quality)[0],
     )
 
 
@@ -217,7 +220,7 @@ def test_half_precision_logits_are_computed_in_float32(formula, dtype, places):
 def test_a_scaled_half_precision_loss_keeps_gradients_that_float16_alone_would_lose():
     rows, scale = 4096, 65536.0
     logits = torch.full((rows, 2), -6.0, dtype=torch.float16, requires_grad=True)
-    loss, _ = functional.weighted_bce(logits, torch.full((rows,), BACKGROUND))
+    loss, _ = functional.binary_cross_entropy(logits, torch.full((rows,), BACKGROUND))
     (scale * loss).backward()
     expected = torch.sigmoid(torch.tensor(-6.0)) / rows * scale
     assert_close(logits.grad.float(), torch.full((rows, 2), float(expected)), rtol=2e-3, atol=0)
@@ -245,24 +248,45 @@ def test_backward_may_be_repeated_on_a_retained_graph():
 def test_double_backward_is_refused():
     batch = Batch("bce", 3, 4, (), seed=8)
     (gradient,) = torch.autograd.grad(batch.ours()[0], batch.logits, create_graph=True)
-    with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
+    with pytest.raises(RuntimeError, match=r'differentiated twice.*Use reduction="none"'):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_second_derivative_is_refused_even_where_an_unused_input_would_be_allowed(is_leaf):
+    batch = Batch("softmax", 3, 4, (2,), seed=8)
+    loss, _ = batch.ours(batch.logits if is_leaf else 2 * batch.logits)
+    (gradient,) = torch.autograd.grad(loss, batch.logits, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        torch.autograd.grad(gradient.square().sum(), batch.logits, allow_unused=True)
+
+
+def test_nothing_logits_sized_but_the_gradient_outlives_the_forward_pass():
+    logits = torch.randn(50, 40, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda t: t):
+        functional.cross_entropy(2 * logits, torch.zeros(50, dtype=torch.int64))
+    assert sorted(kept)[-2:] == [1, 2000]
 
 
 def test_a_leaf_receives_the_gradient_itself_without_a_copy(monkeypatch):
     kept = []
-    original = sweep.Sweep.result
-    monkeypatch.setattr(sweep.Sweep, "result", lambda self: (kept.append(self.gradient.data_ptr()), original(self))[1])
+    original = blockwise.BlockwisePass.gradient_sums
+    monkeypatch.setattr(
+        blockwise.BlockwisePass,
+        "gradient_sums",
+        lambda self: (kept.append(self.gradient.data_ptr()), original(self))[1],
+    )
     logits = torch.randn(5, 3, requires_grad=True)
-    functional.margin_cross_entropy(logits, torch.tensor([0, 1, 2, 0, 1]))[0].backward()
+    functional.cross_entropy(logits, torch.tensor([0, 1, 2, 0, 1]))[0].backward()
     assert logits.grad.data_ptr() == kept[0]
 
 
 def test_no_gradient_is_formed_where_none_is_wanted():
-    loss, _ = functional.weighted_bce(torch.randn(4, 3), torch.tensor([0, 1, 2, -1]))
+    loss, _ = functional.binary_cross_entropy(torch.randn(4, 3), torch.tensor([0, 1, 2, -1]))
     assert not loss.requires_grad
     with torch.no_grad():
-        loss, _ = functional.weighted_bce(torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, -1]))
+        loss, _ = functional.binary_cross_entropy(torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, -1]))
     assert not loss.requires_grad
 
 
@@ -281,8 +305,8 @@ def test_empty_and_ignored_batches_give_a_zero_that_back_propagates(formula, num
 def test_what_ignored_rows_hold_leaves_no_trace_not_even_nan():
     logits = torch.tensor([[1.0, 2.0], [torch.nan, torch.inf]], requires_grad=True)
     for loss, sums in (
-        functional.weighted_bce(logits, torch.tensor([0, IGNORE])),
-        functional.margin_cross_entropy(logits, torch.tensor([0, IGNORE])),
+        functional.binary_cross_entropy(logits, torch.tensor([0, IGNORE])),
+        functional.cross_entropy(logits, torch.tensor([0, IGNORE])),
     ):
         (gradient,) = torch.autograd.grad(loss, logits)
         assert loss.isfinite()
@@ -293,9 +317,9 @@ def test_what_ignored_rows_hold_leaves_no_trace_not_even_nan():
 
 def test_mean_divides_by_counted_samples_and_a_normalizer_overrides_it():
     logits, labels = torch.randn(5, 3), torch.tensor([0, IGNORE, 2, BACKGROUND, IGNORE])
-    total, sums = functional.weighted_bce(logits, labels, reduction="sum")
-    mean, mean_sums = functional.weighted_bce(logits, labels)
-    normalized, normalized_sums = functional.weighted_bce(logits, labels, normalizer=torch.tensor(4.0))
+    total, sums = functional.binary_cross_entropy(logits, labels, reduction="sum")
+    mean, mean_sums = functional.binary_cross_entropy(logits, labels)
+    normalized, normalized_sums = functional.binary_cross_entropy(logits, labels, normalizer=torch.tensor(4.0))
     assert_close(mean, total / 3)
     assert_close(normalized, total / 4)
     assert sums.divisor is None

@@ -136,7 +136,7 @@ def test_the_later_published_softmax_eql_is_another_margin(golden):
         prior = statistics.positive / (statistics.positive.sum() + case["hyper"]["eps"])
         margin = (prior ** case["hyper"]["pi"] + 1e-9).log()
         logits = tensor(step["logits"]).requires_grad_()
-        loss, sums = functional.margin_cross_entropy(logits, torch.tensor(step["labels"]), margin)
+        loss, sums = functional.cross_entropy(logits, torch.tensor(step["labels"]), margin)
         loss.backward()
         statistics.update(*sums)
         assert_step(loss, logits.grad, statistics, step)

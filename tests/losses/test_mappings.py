@@ -1,15 +1,18 @@
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.testing import assert_close
 
+from equigrad import SigmoidEqualizationLoss
 from equigrad.losses import mappings
 
 
 def weights(mapping, ratios):
-    resolved = mappings.resolve(mapping, steepness=12.0, midpoint=0.8)
-    return mappings.negative_weight(resolved, torch.tensor(ratios, dtype=torch.float64)).tolist()
+    """Negative weights of categories with these gradient ratios."""
+    criterion = SigmoidEqualizationLoss(len(ratios), mapping=mapping)
+    criterion.statistics.positive.copy_(torch.tensor(ratios).nan_to_num(posinf=1.0))
+    criterion.statistics.negative.copy_((torch.tensor(ratios) < torch.inf).double())
+    return criterion.category_weights()[1].tolist()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
 
@@ -30,7 +28,8 @@ from equigrad import (
     WithObjectness,
     effective_number_weights,
 )
-from losses import plain_formulas as plain
+from equigrad.losses import reference
+from losses.gradients import gradient_sums, one_hot, rows
 
 COUNTS = [100, 40, 8, 1]
 FREQUENCY = [0.5, 0.1, 0.01, 0.001]
@@ -55,9 +54,9 @@ def losses():
     weights = effective_number_weights(COUNTS, 0.9)
     return {
         "bce": BinaryCrossEntropyLoss(),
-        "weighted_bce": BinaryCrossEntropyLoss(category_weights=weights),
+        "weighted_bce": BinaryCrossEntropyLoss(weight=weights),
         "focal": FocalLoss(),
-        "weighted_focal": FocalLoss(focus=1.5, positive_balance=None, category_weights=weights),
+        "weighted_focal": FocalLoss(focus=1.5, positive_balance=None, weight=weights),
         "quality_focal": QualityFocalLoss(),
         "focal_eql": mid_training(FocalEqualizationLoss(4)),
         "gradient_blocking": GradientBlockingLoss(FREQUENCY, threshold=0.05),
@@ -94,48 +93,27 @@ class Batch:
         return loss.detach(), torch.autograd.grad(loss, logits)[0]
 
 
-def sample_weights(labels):
-    weights = torch.cat([effective_number_weights(COUNTS, 0.9), torch.ones(1, dtype=torch.float64)])
-    return weights[torch.where(labels < 0, 4, labels)].reshape(-1, 1)
-
-
-def entries(batch, focus=0.0):
-    """(samples, C) focal losses of the entries, and the one-hot targets; ignored samples are 0."""
-    y = plain.one_hot(batch.labels, 4)
-    z = plain.rows(batch.logits)
-    log_p_t = F.logsigmoid(torch.where(y == 1, z, -z))
-    return plain.counted(batch.labels) * -((1 - log_p_t.exp()) ** focus) * log_p_t, y
-
-
-def plain_loss(name, criterion, batch):
-    """The formula of the paper, summed over samples, for autograd."""
-    labels = batch.labels
+def formula(name, criterion, batch):
+    """The loss of each sample by its plain formula."""
+    arguments = (batch.logits, batch.labels)
+    weight = effective_number_weights(COUNTS, 0.9)
     if name == "bce":
-        return plain.weighted_bce(batch.logits, labels, 1.0, 1.0)
+        return reference.binary_cross_entropy(*arguments)
     if name == "weighted_bce":
-        return (entries(batch)[0] * sample_weights(labels)).sum()
+        return reference.binary_cross_entropy(*arguments, weight)
     if name == "focal":
-        return plain.weighted_focal(batch.logits, labels, 2.0, 0.25, 0.75)
+        return reference.focal(*arguments)
     if name == "weighted_focal":
-        return (entries(batch, focus=1.5)[0] * sample_weights(labels)).sum()
+        return reference.focal(*arguments, 1.5, None, weight)
     if name == "quality_focal":
-        return plain.weighted_quality_focal(batch.logits, labels, batch.quality, 2.0, 1.0)
+        return reference.quality_focal(*arguments, batch.quality)
     if name == "focal_eql":
-        positive, negative = criterion.category_weights()
-        return plain.weighted_focal(batch.logits, labels, 2.0, 0.25 * positive, 0.75 * negative)
+        return reference.focal_equalization(*arguments, *criterion.category_weights())
     if name == "gradient_blocking":
-        cost, y = entries(batch)
-        is_foreground = y.sum(1, keepdim=True)
-        return (cost * (1 - is_foreground * (tensor(FREQUENCY) < 0.05) * (1 - y))).sum()
+        return reference.gradient_blocking(*arguments, tensor(FREQUENCY) < 0.05)
     assert name == "effective_margin"
-    y = plain.one_hot(labels, 4)
     positive = tensor(COUNTS)
-    negative = positive.sum() * 7.3313 - positive
-    margins = [other**0.25 / (positive**0.25 + negative**0.25) for other in (negative, positive)]
-    up, down = (plain.rows(sign * batch.logits).exp() / margin for sign, margin in zip((1, -1), margins, strict=True))
-    probs = up / (up + down)
-    weight = negative / positive * (1 + positive / negative).log()
-    return -(plain.counted(labels) * weight * (y * probs.log() + (1 - y) * (1 - probs).log())).sum()
+    return reference.effective_class_margin(*arguments, positive, positive.sum() * 7.3313 - positive)
 
 
 @pytest.mark.parametrize("name", sum_of_samples)
@@ -144,7 +122,7 @@ def plain_loss(name, criterion, batch):
 def test_value_and_gradient_are_those_of_the_plain_formula(name, seed):
     batch = Batch(seed=seed)
     criterion = losses()[name]
-    expected = plain_loss(name, criterion, batch) / (batch.labels != IGNORE).sum()
+    expected = formula(name, criterion, batch).sum() / (batch.labels != IGNORE).sum()
     (expected_gradient,) = torch.autograd.grad(expected, batch.logits)
     loss, gradient = batch.run(criterion)
     assert_close(loss, expected.detach())
@@ -157,7 +135,7 @@ def test_one_hot_targets_equal_class_indices(name):
     keep = batch.labels != IGNORE
     logits = batch.logits[keep].detach().requires_grad_()
     indices = losses()[name](logits, batch.labels[keep])
-    targets = losses()[name](logits, plain.one_hot(batch.labels[keep], 4))
+    targets = losses()[name](logits, one_hot(batch.labels[keep], 4))
     assert_close(targets, indices)
     assert_close(torch.autograd.grad(targets, logits), torch.autograd.grad(indices, logits))
 
@@ -219,7 +197,7 @@ def test_bce_sums_over_categories_and_averages_over_samples():
 
 def test_class_balanced_bce_weighs_all_entries_of_a_sample_by_its_category():
     # Weights 6/5 and 4/5; background 1.
-    criterion = BinaryCrossEntropyLoss(category_weights=effective_number_weights([1, 2], 0.5), reduction="sum")
+    criterion = BinaryCrossEntropyLoss(weight=effective_number_weights([1, 2], 0.5), reduction="sum")
     loss = criterion(zeros(3), torch.tensor([0, 1, BACKGROUND]))
     assert_close(loss.detach(), tensor((1.2 + 0.8 + 1.0) * 2 * LOG2))
     # A sample of both categories counts as their mean, one of none as background.
@@ -263,7 +241,7 @@ def test_focal_eql_records_the_gradient_of_what_it_returns():
     criterion = losses()["focal_eql"]
     before = criterion.statistics.positive.clone(), criterion.statistics.negative.clone()
     _, gradient = batch.run(criterion)
-    positive, negative = plain.gradient_sums(gradient, batch.labels)
+    positive, negative = gradient_sums(gradient, batch.labels)
     assert_close(criterion.statistics.positive - before[0], positive)
     assert_close(criterion.statistics.negative - before[1], negative)
 
@@ -333,7 +311,7 @@ def test_federated_loss_drops_the_negatives_of_all_other_categories():
     logits = zeros(2, 6)
     criterion = FederatedLoss([1] * 6, num_sampled=3, reduction="sum")
     sampled = criterion.sample_categories(logits, torch.tensor([4, BACKGROUND]))
-    criterion.draws.num_draws = 0
+    criterion.uniform.num_calls = 0
     loss = criterion(logits, torch.tensor([4, BACKGROUND]))
     loss.backward()
     assert_close(loss.detach(), tensor(2 * 3 * LOG2))
@@ -435,22 +413,22 @@ def test_extreme_logits_stay_finite(name):
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_images_equal_rows(name, layout):
     batch = Batch(2, 3, 5)
-    rows = Batch(30)
-    rows.logits = plain.rows(batch.logits.detach()).requires_grad_()
-    rows.labels, rows.quality = batch.labels.flatten(), batch.quality.flatten()
+    in_rows = Batch(30)
+    in_rows.logits = rows(batch.logits.detach()).requires_grad_()
+    in_rows.labels, in_rows.quality = batch.labels.flatten(), batch.quality.flatten()
     if layout == "channels_last":
         batch.logits = batch.logits.detach().to(memory_format=torch.channels_last).requires_grad_()
     loss, gradient = batch.run(losses()[name])
-    expected, expected_gradient = rows.run(losses()[name])
+    expected, expected_gradient = in_rows.run(losses()[name])
     assert_close(loss, expected)
-    assert_close(plain.rows(gradient), expected_gradient)
+    assert_close(rows(gradient), expected_gradient)
 
 
 @all_losses
 def test_blocks_change_nothing(name, monkeypatch):
     batch = Batch(29)
     expected = batch.run(losses()[name])
-    monkeypatch.setattr("equigrad.losses.sweep.MAX_BLOCK_ELEMENTS", 12)  # three samples
+    monkeypatch.setattr("equigrad.losses.blockwise.MAX_BLOCK_ELEMENTS", 12)  # three samples
     assert_close(batch.run(losses()[name]), expected)
 
 
@@ -505,7 +483,7 @@ def test_a_wrong_number_of_columns_is_refused(name):
         (lambda: FederatedLoss(COUNTS, seed="0"), TypeError, "seed must be an int"),
         (lambda: EffectiveClassMarginLoss([0, 0]), ValueError, "not be all 0"),
         (lambda: EffectiveClassMarginLoss([5], background_ratio=0), ValueError, "leave no negatives"),
-        (lambda: BinaryCrossEntropyLoss(category_weights=[-1.0, 1.0]), ValueError, "category_weights must be finite"),
+        (lambda: BinaryCrossEntropyLoss(weight=[-1.0, 1.0]), ValueError, "weight must be finite"),
     ],
 )
 def test_wrong_arguments_are_refused(make, error, message):

@@ -1,6 +1,7 @@
 """Two real processes hold what one process would hold on the joined batch."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from equigrad import (
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
     WithObjectness,
+    one_batch,
 )
 from equigrad.losses import functional
 
@@ -62,6 +64,38 @@ def run(case, part, world_size):
     return torch.stack(history)
 
 
+def run_in_calls(options, part):
+    """As `run`, but a step is a call for each label (other rows ignored), all of them one batch."""
+    criterion = SigmoidEqualizationLoss(4, half_life=3.0, **options)
+    shared = torch.tensor(7.0, dtype=torch.float64)
+    sizes, history = [], []
+    for step in range(len(ROWS)):
+        logits, labels, _ = batch(step)
+        logits, labels = logits[part(step)].requires_grad_(), labels[part(step)]
+        normalizer = shared / (2 if dist.is_initialized() else 1) if options.get("reduction") == "sum" else None
+        with sizes_of_collectives(sizes), one_batch(criterion):
+            for category in range(3):
+                criterion(logits, labels.masked_fill(labels != category, IGNORE), normalizer=normalizer)
+        history.append(torch.stack([criterion.statistics.positive, criterion.statistics.negative]))
+    return torch.stack(history), torch.tensor(sizes)
+
+
+@contextmanager
+def sizes_of_collectives(sizes):
+    """Append the number of elements of every collective to `sizes`."""
+    original = dist.all_reduce
+
+    def counted(values, *arguments, **options):
+        sizes.append(values.numel())
+        return original(values, *arguments, **options)
+
+    dist.all_reduce = counted
+    try:
+        yield
+    finally:
+        dist.all_reduce = original
+
+
 def published(rank):
     """The published two-rank runs by the published rule: each rank divides its own gradient, then all are summed."""
     import json
@@ -81,7 +115,7 @@ def published(rank):
     for index, step in enumerate(case["ranks"][rank]):
         logits = torch.tensor(step["logits"], dtype=torch.float64)
         margin = statistics.positive.clamp(min=1e-4).log()
-        loss, sums = functional.margin_cross_entropy(logits, torch.tensor(step["labels"]), margin)
+        loss, sums = functional.cross_entropy(logits, torch.tensor(step["labels"]), margin)
         statistics.update(sums.positive / len(logits), sums.negative / len(logits))
         results[f"softmax {index}"] = compared(loss, statistics, step, case["num_classes"])
     case = json.loads((GOLDEN / "efl_two_ranks.json").read_text())
@@ -111,6 +145,8 @@ def rank_main(rank, folder):
 
     results = {case: run(case, part, world_size=2) for case in CASES}
     results["published"] = published(rank)
+    results["own divisors"], results["sizes"] = run_in_calls({}, part)
+    results["shared divisor"], results["shared sizes"] = run_in_calls({"reduction": "sum"}, part)
     torch.save(results, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -128,6 +164,19 @@ def test_two_ranks_equal_one_on_the_joined_batch(ranks, case):
     alone = run(case, lambda step: slice(None), world_size=1)
     assert_close(ranks[0][case], alone, rtol=1e-12, atol=1e-14)
     assert_close(ranks[1][case], ranks[0][case], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("name", "options"), [("own divisors", {}), ("shared divisor", {"reduction": "sum"})])
+def test_the_calls_of_one_batch_are_those_of_the_joined_batch(ranks, name, options):
+    alone, sizes = run_in_calls(options, lambda step: slice(None))
+    assert_close(ranks[0][name], alone, rtol=1e-12, atol=1e-14)
+    assert_close(ranks[1][name], ranks[0][name], rtol=0, atol=0)
+    assert sizes.numel() == 0
+
+
+def test_one_batch_takes_one_collective(ranks):
+    assert ranks[0]["sizes"].tolist() == [3 * (2 * 4 + 1)] * len(ROWS)  # a divisor of its own for each of three calls
+    assert ranks[0]["shared sizes"].tolist() == [2 * 4 + 1] * len(ROWS)
 
 
 def test_the_published_two_rank_numbers_are_reproduced(ranks):

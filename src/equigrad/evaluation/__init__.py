@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING
 from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:  # what editors and type checkers see
-    from equigrad.evaluation.classification import ClassificationEvaluator as ClassificationEvaluator
-    from equigrad.evaluation.classification import ClassificationRow as ClassificationRow
-    from equigrad.evaluation.classification import calibration_error as calibration_error
-    from equigrad.evaluation.detection.evaluator import DetectionEvaluator as DetectionEvaluator
-    from equigrad.evaluation.detection.evaluator import evaluate_predictions as evaluate_predictions
-    from equigrad.evaluation.detection.evaluator import load_predictions as load_predictions
-    from equigrad.evaluation.detection.openimages import OpenImagesEvaluator as OpenImagesEvaluator
-    from equigrad.evaluation.detection.openimages import OpenImagesRow as OpenImagesRow
+    from equigrad.evaluation.classification import (
+        ClassificationEvaluator as ClassificationEvaluator,
+        ClassificationRow as ClassificationRow,
+        calibration_error as calibration_error,
+    )
+    from equigrad.evaluation.detection.evaluator import (
+        DetectionEvaluator as DetectionEvaluator,
+        evaluate_predictions as evaluate_predictions,
+        load_predictions as load_predictions,
+    )
+    from equigrad.evaluation.detection.openimages import (
+        OpenImagesEvaluator as OpenImagesEvaluator,
+        OpenImagesRow as OpenImagesRow,
+    )
     from equigrad.evaluation.detection.prediction_files import write_predictions as write_predictions
-    from equigrad.evaluation.detection.result import DetectionResult as DetectionResult
-    from equigrad.evaluation.detection.result import DetectionRow as DetectionRow
-    from equigrad.evaluation.segmentation import SegmentationEvaluator as SegmentationEvaluator
-    from equigrad.evaluation.segmentation import SegmentationRow as SegmentationRow
+    from equigrad.evaluation.detection.result import DetectionResult as DetectionResult, DetectionRow as DetectionRow
+    from equigrad.evaluation.segmentation import (
+        SegmentationEvaluator as SegmentationEvaluator,
+        SegmentationRow as SegmentationRow,
+    )
     from equigrad.evaluation.tables import write_table as write_table
 else:
     __getattr__, __dir__, __all__ = lazy_exports(

@@ -1,13 +1,21 @@
-"""Losses for long-tailed data; `functional` holds the formulas without state."""
+"""Losses for long-tailed data: the modules users import.
+
+`reference` holds the plain formula of each, `functional` the fused forms without state.
+"""
 
 from equigrad.labels import BACKGROUND, IGNORE
+from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.equalization import (
+    EqualizationLoss,
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
+    Indicator,
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
 )
 from equigrad.losses.grouped_softmax import GroupedSoftmaxLoss, GroupedSoftmaxScores
+from equigrad.losses.inputs import Reduction
+from equigrad.losses.mappings import Mapping, MappingName
 from equigrad.losses.multi_label import (
     BinaryCrossEntropyLoss,
     EffectiveClassMarginLoss,
@@ -33,8 +41,10 @@ __all__ = [
     "IGNORE",
     "BalancedSoftmaxLoss",
     "BinaryCrossEntropyLoss",
+    "CategoryLoss",
     "CrossEntropyLoss",
     "EffectiveClassMarginLoss",
+    "EqualizationLoss",
     "EqualizedFocalLoss",
     "EqualizedQualityFocalLoss",
     "FederatedLoss",
@@ -43,10 +53,14 @@ __all__ = [
     "GradientBlockingLoss",
     "GroupedSoftmaxLoss",
     "GroupedSoftmaxScores",
+    "Indicator",
     "LADELoss",
     "LDAMLoss",
     "LogitAdjustmentLoss",
+    "Mapping",
+    "MappingName",
     "QualityFocalLoss",
+    "Reduction",
     "SeesawLoss",
     "SigmoidEqualizationLoss",
     "SoftmaxEqualizationLoss",

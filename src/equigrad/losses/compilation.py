@@ -1,7 +1,6 @@
 """Losses inside a model that is handed to `torch.compile`."""
 
 from collections.abc import Callable
-from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -9,22 +8,21 @@ import torch
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_eager_forms: dict[Callable[..., object], Callable[..., object]] = {}
+_disabled: dict[Callable[..., object], Callable[..., object]] = {}
 
 
-def outside_graphs(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Break the graph around a function and run it as it is: a compiler would unroll its blocks and repeat its updates.
+def disable_compile(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function itself or, while a compiler traces the caller, a form of it that breaks the graph and runs as it is.
+
+    A compiler would unroll the blocks of a loss and repeat its updates. Use it where the function is called:
+
+        loss, gradient_sums = disable_compile(functional.cross_entropy)(logits, labels)
 
     `torch.compiler.disable` as a decorator would do the same, but it imports the compiler, which takes longer than
-    importing torch. It is called when a compiler is at work anyway, and once, so that the graphs stay valid.
+    importing torch, and puts a frame of its own above every call.
     """
-
-    @wraps(function)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if torch.compiler.is_compiling():
-            if function not in _eager_forms:
-                _eager_forms[function] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-            return _eager_forms[function](*args, **kwargs)  # type: ignore[return-value]
-        return function(*args, **kwargs)
-
-    return call
+    if not torch.compiler.is_compiling():
+        return function
+    if function not in _disabled:  # the same object every time, so that compiled graphs stay valid
+        _disabled[function] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return _disabled[function]  # type: ignore[return-value]

@@ -4,34 +4,51 @@ They record the gradient of the value they return, in closed form, while they fo
 kept in step. The weights of a batch come from earlier batches only.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from equigrad.losses import functional, mappings
+from equigrad.labels import IGNORE
+from equigrad.losses import functional, mappings, reference
+from equigrad.losses.blockwise import GradientSums
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.inputs import check_choice, check_number
-from equigrad.losses.sweep import GradientSums
+from equigrad.losses.compilation import disable_compile
+from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number
 from equigrad.statistics import GradientStatistics
+
+Indicator = Literal["positive", "negative", "ratio"]
+"""What Softmax-EQL takes as the prior: G_j^pos, G_j^neg or G_j."""
 
 
 class EqualizationLoss(CategoryLoss):
-    """A loss that owns the gradient statistics it reads; the base of the paper's four."""
+    """The base of a loss that owns the gradient statistics it reads.
 
-    def __init__(self, num_classes: int, reduction: str, half_life: float | None) -> None:
-        super().__init__(reduction)
+    A subclass derives its weights from `self.statistics` in `category_weights`, computes its loss with a function of
+    `equigrad.losses.functional`, and hands the gradient sums that come with it to `record`.
+
+    Args:
+        num_classes: C, without background.
+        half_life: steps after which a gradient counts half in the statistics; None never forgets.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
+    """
+
+    def __init__(
+        self, num_classes: int, half_life: float | None, reduction: Reduction, ignore_index: int = IGNORE
+    ) -> None:
+        super().__init__(reduction, ignore_index)
         self.statistics = GradientStatistics(num_classes, half_life)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, without background."""
         return self.statistics.num_classes
 
-    @outside_graphs
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
         if self.training and torch.is_grad_enabled():
-            self.statistics.update(*gradient_sums)
+            disable_compile(GradientStatistics.update)(self.statistics, *gradient_sums)
 
 
 class SigmoidEqualizationLoss(EqualizationLoss):
@@ -51,7 +68,8 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         reweight_positive: False fixes q_j = 1.
         reweight_negative: False fixes r_j = 1; q_j still follows f.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     def __init__(
@@ -59,15 +77,16 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         num_classes: int,
         *,
         positive_boost: float = 4.0,
-        mapping: str | mappings.Mapping = "sigmoid",
+        mapping: mappings.MappingName | mappings.Mapping = "sigmoid",
         steepness: float = 12.0,
         midpoint: float = 0.8,
         reweight_positive: bool = True,
         reweight_negative: bool = True,
         half_life: float | None = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(num_classes, reduction, half_life)
+        super().__init__(num_classes, half_life, reduction, ignore_index)
         check_number("positive_boost", positive_boost)
         check_number("steepness", steepness)
         check_number("midpoint", midpoint)
@@ -78,17 +97,23 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Weights of positive (q_j) and of negative (r_j) samples, (C,) each."""
-        negative_weight = mappings.negative_weight(self.mapping, self.statistics.ratio)
+        ratio = self.statistics.ratio
+        is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
+        negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
+        negative_weight = torch.where(is_known, negative_weight, 1.0)
         positive_weight = 1 + self.positive_boost * (1 - negative_weight)
         one = torch.ones_like(negative_weight)
         return positive_weight if self.reweight_positive else one, negative_weight if self.reweight_negative else one
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, gradient_sums = functional.weighted_bce(
-            logits, labels, *self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        weights = self.category_weights()
+        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, *weights, **self.options(normalizer)
         )
         self.record(gradient_sums)
+        if self.reduction == "none":
+            return reference.sigmoid_equalization(logits, labels, *weights, ignore_index=self.ignore_index)
         return loss
 
 
@@ -103,9 +128,11 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         num_classes: C.
         prior_power: pi, the degree of calibration. The paper does not give it; 1 is what its code uses.
         prior_floor: the least G a category is taken to have, so that an unseen one has a finite margin.
-        indicator: what stands for the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
+        indicator: what is taken as the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
+        label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     takes_background = False
@@ -116,17 +143,21 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         *,
         prior_power: float = 1.0,
         prior_floor: float = 1e-4,
-        indicator: str = "positive",
+        indicator: Indicator = "positive",
+        label_smoothing: float = 0.0,
         half_life: float | None = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(num_classes, reduction, half_life)
+        super().__init__(num_classes, half_life, reduction, ignore_index)
         check_number("prior_power", prior_power)
         check_number("prior_floor", prior_floor, above=0)
-        check_choice("indicator", indicator, ("positive", "negative", "ratio"))
+        check_label_smoothing(label_smoothing)
+        check_choice("indicator", indicator, Indicator)
         self.prior_power = prior_power
         self.prior_floor = prior_floor
-        self.indicator = indicator
+        self.indicator: Indicator = indicator
+        self.label_smoothing = label_smoothing
 
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
@@ -136,11 +167,16 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         return self.prior_power * prior.clamp(min=self.prior_floor).log()
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...)."""
-        loss, gradient_sums = functional.margin_cross_entropy(
-            logits, labels, self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
+        margin, label_smoothing = self.category_weights(), self.label_smoothing
+        loss, gradient_sums = disable_compile(functional.cross_entropy)(
+            logits, labels, margin, label_smoothing=label_smoothing, **self.options(normalizer)
         )
         self.record(gradient_sums)
+        if self.reduction == "none":
+            return reference.softmax_equalization(
+                logits, labels, margin, label_smoothing=label_smoothing, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -160,7 +196,8 @@ class EqualizedFocalLoss(EqualizationLoss):
         focusing: False keeps gamma^j = gamma_b.
         weighting: False keeps w^j = 1.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     def __init__(
@@ -173,9 +210,10 @@ class EqualizedFocalLoss(EqualizationLoss):
         focusing: bool = True,
         weighting: bool = True,
         half_life: float | None = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(num_classes, reduction, half_life)
+        super().__init__(num_classes, half_life, reduction, ignore_index)
         check_number("base_focus", base_focus, above=0)
         check_number("focus_scale", focus_scale)
         check_balance(positive_balance)
@@ -196,10 +234,14 @@ class EqualizedFocalLoss(EqualizationLoss):
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         focus, weight = self.category_weights()
         positive, negative = balance(self.positive_balance)
-        loss, gradient_sums = functional.weighted_focal(
-            logits, labels, focus, positive * weight, negative * weight, reduction=self.reduction, normalizer=normalizer
+        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, positive * weight, negative * weight, focus=focus, **self.options(normalizer)
         )
         self.record(gradient_sums)
+        if self.reduction == "none":
+            return reference.equalized_focal(
+                logits, labels, focus, weight, self.positive_balance, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -214,7 +256,8 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         base_focus: gamma_b.
         focus_scale: s, the largest extra focus. The published YOLOX* configurations use 4.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     def __init__(
@@ -224,9 +267,10 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         base_focus: float = 2.0,
         focus_scale: float = 8.0,
         half_life: float | None = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(num_classes, reduction, half_life)
+        super().__init__(num_classes, half_life, reduction, ignore_index)
         check_number("base_focus", base_focus, above=0)
         check_number("focus_scale", focus_scale)
         self.base_focus = base_focus
@@ -240,10 +284,15 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
-        loss, gradient_sums = functional.weighted_quality_focal(
-            logits, labels, quality, *self.category_weights(), reduction=self.reduction, normalizer=normalizer
+        focus, weight = self.category_weights()
+        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, weight, weight, focus=focus, quality=quality, **self.options(normalizer)
         )
         self.record(gradient_sums)
+        if self.reduction == "none":
+            return reference.equalized_quality_focal(
+                logits, labels, quality, focus, weight, ignore_index=self.ignore_index
+            )
         return loss
 
 

@@ -1,8 +1,11 @@
-r"""Formulas of the losses and their logit gradients in closed form; no state.
+r"""The losses without state, in the fused form that the modules use.
 
 Every function returns the loss and the gradient sums an equalization loss accumulates. It passes over the logits once,
 in blocks that stay in cache, and forms loss, gradient and column sums there. No one-hot matrix is built and nothing but
 the gradient is kept for backward, so the gradient is the only logits-sized tensor that is ever allocated.
+
+The same losses as a few lines of ordinary PyTorch each are in `reference`: read those first. Inside a function that you
+compile, call these through `torch.compiler.disable`; the modules do so themselves.
 """
 
 import math
@@ -11,143 +14,147 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.density_ratio import sweep_density_ratio
-from equigrad.losses.inputs import PerCategory, check_labels, check_logits, check_quality, divisor_of, is_multi_label
-from equigrad.losses.sigmoid_pass import Weights, sweep_indices, sweep_targets
-from equigrad.losses.softmax_pass import lower_own_logit_, seesaw_, sweep_softmax
-from equigrad.losses.sweep import GradientSums, Sweep
+from equigrad.labels import IGNORE
+from equigrad.losses.blockwise import BlockwisePass, ClosedForm, GradientSums
+from equigrad.losses.density_ratio import add_density_ratio, sum_columns
+from equigrad.losses.inputs import (
+    FusedReduction,
+    PerCategory,
+    check_labels,
+    check_logits,
+    check_quality,
+    divisor_of,
+    refuse_soft_labels,
+)
+from equigrad.losses.sigmoid_pass import (
+    POSITIVES_AT_ONCE,
+    EntryWeights,
+    add_bce_negatives,
+    add_focal_negatives,
+    add_multi_label,
+    add_positives,
+)
+from equigrad.losses.softmax_pass import add_cross_entropy, add_soft_cross_entropy, lower_own_logit_, seesaw_
 
 
-@outside_graphs
-def weighted_bce(
+def binary_cross_entropy(
     logits: Tensor,
     labels: Tensor,
     positive_weight: PerCategory = 1.0,
     negative_weight: PerCategory = 1.0,
     *,
+    focus: PerCategory | None = None,
+    quality: Tensor | None = None,
     foreground_weight: PerCategory | None = None,
-    category_weights: PerCategory | None = None,
+    weight: PerCategory | None = None,
     margin: PerCategory | None = None,
     scale: float = 1.0,
-    reduction: str = "mean",
+    reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
+    ignore_index: int = IGNORE,
 ) -> tuple[Tensor, GradientSums]:
-    r"""Binary cross-entropy with a weight for the positive and one for the negative entries of each category.
+    r"""Binary cross-entropy, focal loss or quality focal loss, with weights for each category.
 
-    $$ L = \frac{1}{D} \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) \, BCE(p_i^j, y_i^j) $$
+    $$ L = \frac{1}{D} \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) \, |y' - p|^{\gamma_j} \, BCE(p, y') $$
+
+    y' is the quality of a positive entry, 1 if there is none, and 0 for negative entries. Without a quality |y' - p| is
+    1 - p_t and this is the focal loss; without a focus, gamma_j = 0, it is binary cross-entropy.
 
     Args:
         logits: (N, C, ...).
-        labels: (N, ...) class indices, BACKGROUND or IGNORE; or 0/1 targets of the logits' shape.
+        labels: (N, ...) class indices, BACKGROUND or `ignore_index`; or 0/1 targets of the logits' shape.
         positive_weight: q_j.
         negative_weight: r_j.
+        focus: gamma_j, a constant of the step.
+        quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets. Needs
+            a focus.
         foreground_weight: times r_j, on the negative entries of samples that have a category.
-        category_weights: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
+        weight: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
         margin: m_j, of p = sigmoid(s z + m).
         scale: s.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
         normalizer: D, in place of either.
+        ignore_index: label of samples that do not count.
     """
-    weights = Weights(positive_weight, negative_weight, foreground_weight, category_weights)
-    return _sigmoid_loss(logits, labels, None, None, weights, reduction, normalizer, margin, scale)
+    check_logits(logits, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
+    labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    weights = EntryWeights(
+        run.vector(positive_weight),
+        run.vector(negative_weight),
+        None if foreground_weight is None else run.vector(foreground_weight).to(run.dtype),
+        None if weight is None else run.vector(weight),
+    )
+    focus_vector = None if focus is None else run.vector(focus)
+    if quality is not None:
+        if focus is None:
+            raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
+        check_quality(logits, labels, quality)
+        quality = run.flatten(quality)
+    is_multi_label = labels.shape == logits.shape
+    labels = run.flatten(labels)
+    with torch.no_grad():
+        if is_multi_label:
+            add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights)
+        else:
+            if focus_vector is None:
+                add_bce_negatives(run, run.blocks(0), labels, weights)
+            else:
+                add_focal_negatives(run, run.blocks(2), labels, focus_vector, weights)
+            blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
+            add_positives(run, blocks, labels, quality, focus_vector, weights)
+    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
 
 
-@outside_graphs
-def weighted_focal(
-    logits: Tensor,
-    labels: Tensor,
-    focus: PerCategory = 2.0,
-    positive_weight: PerCategory = 1.0,
-    negative_weight: PerCategory = 1.0,
-    *,
-    category_weights: PerCategory | None = None,
-    reduction: str = "mean",
-    normalizer: float | Tensor | None = None,
-) -> tuple[Tensor, GradientSums]:
-    r"""Focal loss with a focusing parameter and two weights for each category.
-
-    $$ L = -\frac{1}{D} \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) (1 - p_t)^{\gamma_j} \log p_t $$
-
-    Args:
-        logits: (N, C, ...).
-        labels: (N, ...) class indices, BACKGROUND or IGNORE; or 0/1 targets of the logits' shape.
-        focus: gamma_j, a constant of the step.
-        positive_weight: q_j.
-        negative_weight: r_j.
-        category_weights: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
-        reduction: D is the number of counted samples ("mean") or 1 ("sum").
-        normalizer: D, in place of either.
-    """
-    weights = Weights(positive_weight, negative_weight, None, category_weights)
-    return _sigmoid_loss(logits, labels, None, focus, weights, reduction, normalizer)
-
-
-@outside_graphs
-def weighted_quality_focal(
-    logits: Tensor,
-    labels: Tensor,
-    quality: Tensor,
-    focus: PerCategory = 2.0,
-    weight: PerCategory = 1.0,
-    *,
-    reduction: str = "mean",
-    normalizer: float | Tensor | None = None,
-) -> tuple[Tensor, GradientSums]:
-    r"""Quality focal loss with a focusing parameter and a weight for each category.
-
-    $$ L = \frac{1}{D} \sum_{i,j} w_j \, |y' - p|^{\gamma_j} \, BCE(p, y') $$
-
-    Args:
-        logits: (N, C, ...).
-        labels: (N, ...) class indices, BACKGROUND or IGNORE; or 0/1 targets of the logits' shape.
-        quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets.
-            Other entries have y' = 0 whatever it says.
-        focus: gamma_j, a constant of the step.
-        weight: w_j.
-        reduction: D is the number of counted samples ("mean") or 1 ("sum").
-        normalizer: D, in place of either.
-    """
-    return _sigmoid_loss(logits, labels, quality, focus, Weights(weight, weight), reduction, normalizer)
-
-
-@outside_graphs
-def margin_cross_entropy(
+def cross_entropy(
     logits: Tensor,
     labels: Tensor,
     margin: PerCategory = 0.0,
     *,
-    category_weights: PerCategory | None = None,
+    weight: PerCategory | None = None,
     label_margin: PerCategory | None = None,
     scale: float = 1.0,
-    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
+    ignore_index: int = IGNORE,
 ) -> tuple[Tensor, GradientSums]:
     r"""Cross-entropy of logits with a margin added to each category.
 
-    $$ L = -\frac{1}{D} \sum_i w_y \log \frac{e^{s z_i^y + m_y}}{\sum_k e^{s z_i^k + m_k}} $$
+    $$ L = -\frac{1}{D} \sum_{i,j} w_j \, y_i^j \log \frac{e^{s z_i^j + m_j}}{\sum_k e^{s z_i^k + m_k}} $$
 
     Args:
         logits: (N, C, ...).
-        labels: (N, ...) class indices or IGNORE.
+        labels: (N, ...) class indices or `ignore_index`; or y, probabilities of the logits' shape.
         margin: m_j.
-        category_weights: w_y, of a sample by its category; 1 if not given.
-        label_margin: d_j; a sample's own category has m_y - d_y in place of m_y.
+        weight: w_j, of a sample by its category; 1 if not given.
+        label_margin: d_j; a sample's own category has m_y - d_y in place of m_y. Class indices only.
         scale: s.
+        label_smoothing: epsilon; y becomes (1 - epsilon) y + epsilon / C, as in `torch.nn.CrossEntropyLoss`.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
         normalizer: D, in place of either.
+        ignore_index: label of samples that do not count.
     """
-    check_logits(logits, margin, category_weights, label_margin)
-    check_labels(logits, labels, background=False, multi_label=False)
-    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
-    weights = None if category_weights is None else sweep.vector(category_weights).flatten()
-    adjust = None if label_margin is None else partial(lower_own_logit_, label_margin=sweep.vector(label_margin))
+    check_logits(logits, margin, weight, label_margin)
+    if label_margin is not None:
+        refuse_soft_labels(logits, labels, "the margin is that of the one category of a sample")
+    labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    is_soft = label_smoothing > 0 or labels.shape == logits.shape
+    weight = None if weight is None else run.vector(weight)
+    labels = run.flatten(labels)
     with torch.no_grad():
-        sweep_softmax(sweep, sweep.flatten(labels), weights, adjust)
-    return sweep.result()
+        if is_soft:
+            add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing)
+        else:
+            weight = None if weight is None else weight.flatten()
+            adjust = None
+            if label_margin is not None:
+                adjust = partial(lower_own_logit_, label_margin=run.vector(label_margin))
+            add_cross_entropy(run, run.blocks(), labels, weight, adjust)
+    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
 
 
-@outside_graphs
 def seesaw_cross_entropy(
     logits: Tensor,
     labels: Tensor,
@@ -156,37 +163,38 @@ def seesaw_cross_entropy(
     mitigation: float = 0.8,
     compensation: float = 2.0,
     prob_floor: float = 0.01,
-    reduction: str = "mean",
+    reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
+    ignore_index: int = IGNORE,
 ) -> tuple[Tensor, GradientSums]:
     r"""Cross-entropy whose negative categories are scaled for each sample; the formula is that of `SeesawLoss`.
 
     Args:
         logits: (N, C, ...).
-        labels: (N, ...) class indices or IGNORE.
+        labels: (N, ...) class indices or `ignore_index`.
         category_counts: (C,) samples seen of each category; less than one counts as one.
         mitigation: p.
         compensation: q.
         prob_floor: the least probability the label is taken to have in the compensation.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
         normalizer: D, in place of either.
+        ignore_index: label of samples that do not count.
     """
     check_logits(logits, category_counts)
-    check_labels(logits, labels, background=False, multi_label=False)
-    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer), margin=0.0)
+    labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin=0.0)
     adjust = partial(
         seesaw_,
-        log_counts=sweep.vector(category_counts).clamp(min=1).log(),
+        log_counts=run.vector(category_counts).clamp(min=1).log(),
         mitigation=mitigation,
         compensation=compensation,
         log_floor=math.log(prob_floor),
     )
     with torch.no_grad():
-        sweep_softmax(sweep, sweep.flatten(labels), None, adjust, temporaries=2)
-    return sweep.result()
+        add_cross_entropy(run, run.blocks(2), run.flatten(labels), None, adjust)
+    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
 
 
-@outside_graphs
 def lade_cross_entropy(
     logits: Tensor,
     labels: Tensor,
@@ -194,55 +202,30 @@ def lade_cross_entropy(
     *,
     weight: float = 0.1,
     penalty: float = 0.1,
-    reduction: str = "mean",
+    reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
+    ignore_index: int = IGNORE,
 ) -> Tensor:
     r"""Cross-entropy with the log prior as margin, and LADE's regulariser; the formula is that of `LADELoss`.
 
     Args:
         logits: (N, C, ...).
-        labels: (N, ...) class indices or IGNORE.
+        labels: (N, ...) class indices or `ignore_index`.
         category_prior: (C,) share of each category in the training set.
         weight: a.
         penalty: lambda.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
         normalizer: D, in place of either.
+        ignore_index: label of samples that do not count.
     """
     check_logits(logits, category_prior)
-    check_labels(logits, labels, background=False, multi_label=False)
-    margin = (category_prior + 1e-9).log()
-    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer), margin)
+    refuse_soft_labels(logits, labels, "LADE's regulariser averages over the samples of each category")
+    labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log())
+    labels = run.flatten(labels)
     with torch.no_grad():
-        flat_labels = sweep.flatten(labels)
-        sweep_softmax(sweep, flat_labels)
-        sweep_density_ratio(sweep, flat_labels, category_prior, weight, penalty)
-    return sweep.result()[0]
-
-
-def _sigmoid_loss(
-    logits: Tensor,
-    labels: Tensor,
-    quality: Tensor | None,
-    focus: PerCategory | None,
-    weights: Weights,
-    reduction: str,
-    normalizer: float | Tensor | None,
-    margin: PerCategory | None = None,
-    scale: float = 1.0,
-) -> tuple[Tensor, GradientSums]:
-    check_logits(logits, focus, *weights, margin)
-    check_labels(logits, labels, background=True, multi_label=True)
-    sweep = Sweep(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
-    if quality is not None:
-        check_quality(logits, labels, quality)
-        quality = sweep.flatten(quality)
-    sweep_labels = sweep_targets if is_multi_label(logits, labels) else sweep_indices
-    with torch.no_grad():
-        sweep_labels(
-            sweep,
-            sweep.flatten(labels),
-            quality,
-            None if focus is None else sweep.vector(focus),
-            weights.vectors(sweep),
-        )
-    return sweep.result()
+        add_cross_entropy(run, run.blocks(), labels)
+        blocks = run.blocks(2)
+        add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
+    loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
+    return loss

@@ -7,17 +7,19 @@ import torch
 from torch import Tensor
 
 from equigrad.labels import BACKGROUND, IGNORE
-from equigrad.losses import functional
+from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.draws import Draws
+from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import (
     CategoryNumbers,
+    Reduction,
     check_labels,
     check_logits,
     check_number,
     per_category,
+    refuse_soft_labels,
 )
+from equigrad.losses.seeded_uniform import SeededUniform
 
 Bounds = Sequence[float]
 """Counts at which a new group begins, in increasing order."""
@@ -37,7 +39,7 @@ class GroupLayout(NamedTuple):
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, without "others" and background."""
         return self.group.numel()
 
     @property
@@ -85,7 +87,8 @@ class GroupedSoftmaxLoss(CategoryLoss):
     Logits are (N, `num_logits`, ...), see `GroupLayout`; inference takes `GroupedSoftmaxScores`.
 
     "mean" divides each group by its used samples N_g, as published; "sum" does not divide, and `normalizer` divides the
-    sum. Others are drawn in training only; in evaluation all count.
+    sum; "none" returns for each sample the sum over the groups that use it. Others are drawn in training only; in
+    evaluation all count.
 
     Li, Wang, Kang, Tang, Wang, Li, Feng: Overcoming Classifier Imbalance for Long-Tail Object Detection with Balanced
     Group Softmax. CVPR 2020.
@@ -96,8 +99,9 @@ class GroupedSoftmaxLoss(CategoryLoss):
         others_ratio: beta, others for each of a group's own samples; None uses all.
         background: False, for classification, leaves the background group out and refuses BACKGROUND. With True labels
             without background are fine too.
-        seed: of the draws, which depend on it and on their number so far; that is saved with the model.
-        reduction: "mean" or "sum".
+        seed: of the random others; they depend on it and on the number of calls so far, which is saved with the model.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     target: Tensor  # (C + 1, groups)  column within each group of a sample's label, the last row for background
@@ -110,20 +114,21 @@ class GroupedSoftmaxLoss(CategoryLoss):
         others_ratio: float | None = 8,
         background: bool = True,
         seed: int = 0,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         if others_ratio is not None:
             check_number("others_ratio", others_ratio)
         self.layout = group_layout(category_counts, bounds, background=background)
         self.others_ratio = others_ratio
         self.takes_background = background
-        self.draws = Draws(seed)
+        self.uniform = SeededUniform(seed)
         self.register_buffer("target", _targets(self.layout), persistent=False)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, without "others" and background."""
         return self.layout.num_classes
 
     @property
@@ -133,16 +138,18 @@ class GroupedSoftmaxLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, `num_logits`, ...) against labels (N, ...)."""
-        targets = self.group_targets(logits, labels)
+        options = self.options(normalizer)
+        targets = disable_compile(GroupedSoftmaxLoss.group_targets)(self, logits, labels)
+        if self.reduction == "none":
+            return reference.grouped_softmax(logits, targets, self.layout.sizes)
         losses = []
         for group_logits, target in zip(logits.split_with_sizes(self.layout.sizes, dim=1), targets, strict=True):
-            loss, _ = functional.margin_cross_entropy(
-                group_logits, target, reduction=self.reduction, normalizer=normalizer
+            loss, _ = disable_compile(functional.cross_entropy)(
+                group_logits, target, reduction=options["reduction"], normalizer=normalizer
             )
             losses.append(loss)
         return torch.stack(losses).sum()
 
-    @outside_graphs
     def group_targets(self, logits: Tensor, labels: Tensor) -> list[Tensor]:
         """Column of every sample in each group, (N, ...) each; IGNORE where the group does not use the sample."""
         check_logits(logits)
@@ -151,7 +158,10 @@ class GroupedSoftmaxLoss(CategoryLoss):
                 f"logits must be (N, {self.num_logits}) or (N, {self.num_logits}, d1, ...) for {self.num_classes} "
                 f"categories in groups of {self.layout.sizes} columns, got {tuple(logits.shape)}"
             )
-        check_labels(logits[:, : self.num_classes], labels, background=self.takes_background, multi_label=False)
+        refuse_soft_labels(logits, labels, "the groups of BAGS are chosen by the one category of a sample")
+        labels = check_labels(
+            logits[:, : self.num_classes], labels, background=self.takes_background, ignore_index=self.ignore_index
+        )
         row = torch.where(labels == BACKGROUND, self.num_classes, labels.clamp(min=0))
         targets = []
         for group, target in enumerate(self.target[row].unbind(-1)):
@@ -165,7 +175,7 @@ class GroupedSoftmaxLoss(CategoryLoss):
         is_other = target == 0
         if self.others_ratio is None or not (self.training and torch.is_grad_enabled()):
             return target.masked_fill(is_other & (num_own == 0), IGNORE)
-        chance = self.draws.uniform((target.numel(),), target.device).view(target.shape)
+        chance = self.uniform((target.numel(),), target.device).view(target.shape)
         # Others come first in random order; a sort, unlike a selection of a number only the device knows, never waits.
         order = chance.masked_fill(~is_other, torch.inf).flatten().argsort()
         rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,7 +15,14 @@ CategoryNumbers = Sequence[float] | Tensor
 PerCategory = Tensor | float
 """One number for all categories, or (C,) of them."""
 
-REDUCTIONS = ("mean", "sum")
+Reduction = Literal["mean", "sum", "none"]
+"""How a loss module combines its samples."""
+
+FusedReduction = Literal["mean", "sum"]
+"""How a function of `functional` combines its samples; it never holds one value for each."""
+
+ROW_SUM_TOLERANCE = 1e-3
+"""How far from 1 the probabilities of a soft label may add up to: half precision rounds them."""
 
 
 def check_number(name: str, value: float, *, minimum: float = 0.0, above: float | None = None) -> None:
@@ -27,10 +35,23 @@ def check_number(name: str, value: float, *, minimum: float = 0.0, above: float 
         raise ValueError(f"{name} must be finite and {bound}, got {value}")
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}")
+def check_choice(name: str, value: str, choices: object) -> None:
+    """Refuse a word that is not one of the choices, a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {list(get_args(choices))}, got {value!r}")
+
+
+def check_ignore_index(ignore_index: int) -> None:
+    """Refuse an `ignore_index` that is no int."""
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}")
+
+
+def check_label_smoothing(label_smoothing: float) -> None:
+    """Refuse a label smoothing outside [0, 1)."""
+    check_number("label_smoothing", label_smoothing)
+    if label_smoothing >= 1:
+        raise ValueError(f"label_smoothing must be within [0, 1), got {label_smoothing}")
 
 
 def per_category(name: str, values: CategoryNumbers) -> Tensor:
@@ -52,54 +73,96 @@ def at_least_one_sample(category_counts: Tensor) -> Tensor:
     return category_counts.clamp(min=min(1.0, float(category_counts[category_counts > 0].min())))
 
 
+# The functions below run in every step. They call no others unless something is wrong: a loss is four frames deep.
+
+
 def check_logits(logits: Tensor, *vectors: PerCategory | None) -> None:
     """Refuse logits that are not floating (N, C, ...) with the C of the category vectors that go with them."""
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a Tensor, got {type(logits).__name__}")
     if not logits.is_floating_point():
         raise ValueError(f"logits must be floating point, got {logits.dtype}")
-    per_category = [vector for vector in vectors if isinstance(vector, Tensor) and vector.dim() == 1]
-    wanted = str(per_category[0].numel()) if per_category else "C"
-    if logits.dim() < 2 or any(vector.numel() != logits.shape[1] for vector in per_category):
-        raise ValueError(f"logits must be (N, {wanted}) or (N, {wanted}, d1, ...), got {tuple(logits.shape)}")
-    for vector in per_category:
-        if vector.device != logits.device:
+    wanted: int | str = "C"
+    for vector in vectors:
+        if not isinstance(vector, Tensor) or vector.dim() != 1:
+            continue
+        if logits.dim() >= 2 and vector.numel() == logits.shape[1] and vector.device != logits.device:
             raise ValueError(
                 f"logits are on {logits.device} but the loss is on {vector.device}: move it with loss.to(device)"
             )
+        if logits.dim() < 2 or vector.numel() != logits.shape[1]:
+            wanted = vector.numel()
+            break
+    if logits.dim() < 2 or wanted != "C":
+        raise ValueError(f"logits must be (N, {wanted}) or (N, {wanted}, d1, ...), got {tuple(logits.shape)}")
 
 
-def is_multi_label(logits: Tensor, labels: Tensor) -> bool:
-    """Whether `labels` holds 0/1 targets of the logits' shape instead of class indices."""
-    return labels.shape == logits.shape and (labels.is_floating_point() or labels.dtype == torch.bool)
+def has_target_matrix(logits: Tensor, labels: Tensor) -> bool:
+    """Whether `labels` is a number for each logit, multi-label targets or soft labels, instead of class indices."""
+    return (
+        isinstance(labels, Tensor)
+        and labels.shape == logits.shape
+        and (labels.is_floating_point() or labels.dtype == torch.bool)
+    )
 
 
-def check_labels(logits: Tensor, labels: Tensor, *, background: bool, multi_label: bool) -> None:
-    """Refuse labels that are neither class indices of the samples nor, where allowed, multi-label targets."""
+def check_labels(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    background: bool,
+    multi_label: bool = False,
+    soft: bool = False,
+    ignore_index: int = IGNORE,
+) -> Tensor:
+    """Refuse labels that do not fit the logits; return them with `ignore_index` replaced by IGNORE.
+
+    Args:
+        logits: (N, C, ...).
+        labels: (N, ...) class indices, or a number for each logit; the pass checks the values of those, block by block.
+        background: whether a sample may be BACKGROUND.
+        multi_label: whether 0/1 targets of the logits' shape, floating or bool, are allowed.
+        soft: whether probabilities of the logits' shape are allowed.
+        ignore_index: the label of samples that do not count.
+    """
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels must be a Tensor, got {type(labels).__name__}")
     if labels.device != logits.device:
         raise ValueError(f"labels must be on the device of the logits, {logits.device}, got {labels.device}")
-    if multi_label and is_multi_label(logits, labels):
-        return
+    if labels.shape == logits.shape:
+        is_float = labels.is_floating_point()
+        if (multi_label and (is_float or labels.dtype == torch.bool)) or (soft and is_float):
+            return labels
     samples = (logits.shape[0], *logits.shape[2:])
     if labels.shape != samples or labels.dtype != torch.int64:
-        also = f", or multi-label float or bool of shape {tuple(logits.shape)}" if multi_label else ""
+        matrix = "multi-label float or bool" if multi_label else "soft labels, floating," if soft else ""
+        also = f", or {matrix} of shape {tuple(logits.shape)}" if matrix else ""
         raise ValueError(
             f"labels must be int64 of shape {samples}{also} for logits of shape {tuple(logits.shape)}, "
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
-    lowest = BACKGROUND if background else 0
-    if labels.device.type == "cpu" and labels.numel():
+    lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
+    if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
         least, greatest = labels.aminmax()
-        if least >= lowest and greatest < logits.shape[1]:
-            return  # one operation for the usual batch
-    allowed = (labels >= lowest) & (labels < logits.shape[1]) | (labels == IGNORE)
-    names = "BACKGROUND (-1) or IGNORE (-100)" if background else "or IGNORE (-100)"
-    message = f"labels must be 0 ... {logits.shape[1] - 1}, {names}"
-    if not background:
-        message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows IGNORE"
-    check_values(allowed, labels, message)
+        if least >= lowest and greatest < num_classes:
+            return labels  # one operation for the usual batch
+    is_ignored = labels == ignore_index
+    allowed = (labels >= lowest) & (labels < num_classes) | is_ignored
+    if allowed.is_cuda or not bool(allowed.all()):
+        names = (
+            f"BACKGROUND (-1) or ignore_index ({ignore_index})" if background else f"or ignore_index ({ignore_index})"
+        )
+        message = f"labels must be 0 ... {num_classes - 1}, {names}"
+        if not background:
+            message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows ignore_index"
+        check_values(allowed, labels, message)
+    return labels if ignore_index == IGNORE else labels.masked_fill(is_ignored, IGNORE)
+
+
+def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
+    """Refuse probabilities of the logits' shape where the formula needs the one category of a sample."""
+    if has_target_matrix(logits, labels):
+        raise ValueError(f"labels must be class indices, soft labels are not defined here: {reason}")
 
 
 def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
@@ -107,7 +170,7 @@ def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
     if not isinstance(quality, Tensor):
         raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
     samples = (logits.shape[0], *logits.shape[2:])
-    shapes = [samples, tuple(logits.shape)] if is_multi_label(logits, labels) else [samples]
+    shapes = [samples, tuple(logits.shape)] if labels.shape == logits.shape else [samples]
     if tuple(quality.shape) not in shapes or not quality.is_floating_point():
         wanted = " or ".join(map(str, shapes))
         raise ValueError(
@@ -131,20 +194,35 @@ def check_values(allowed: Tensor, values: Tensor, message: str) -> None:
         raise ValueError(f"{message}; got {values.flatten()[first].item()} at flat index {first}")
 
 
-def divisor_of(logits: Tensor, labels: Tensor, reduction: str, normalizer: float | Tensor | None) -> Tensor | None:
-    """What a loss divides its sum by: the normalizer, the counted samples ("mean") or nothing ("sum"); float64."""
-    check_choice("reduction", reduction, REDUCTIONS)
+def divisor_of(
+    logits: Tensor, labels: Tensor, reduction: FusedReduction, normalizer: float | Tensor | None
+) -> Tensor | None:
+    """What a loss divides its sum by: the normalizer, the counted samples ("mean") or nothing ("sum"); float64.
+
+    The labels are those that `check_labels` returned. A normalizer that needs no conversion is returned itself, so that
+    `one_batch` sees that several calls share it.
+    """
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f'reduction must be "mean" or "sum" here, got {reduction!r}')
+    if normalizer is None:
+        if reduction == "sum":
+            return None
+        if labels.shape == logits.shape:  # one number for each logit: every sample counts
+            return torch.tensor(logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
+        return (labels != IGNORE).sum(dtype=torch.float64)
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
             raise ValueError(f"normalizer must be one number, got a Tensor of shape {tuple(normalizer.shape)}")
-        value = normalizer.detach().to(logits.device, torch.float64).reshape(())
-        check_values((value > 0) & value.isfinite(), value, "normalizer must be finite and > 0")
-        return value
-    if normalizer is not None:
-        check_number("normalizer", normalizer, above=0)
-        return torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
-    if reduction == "sum":
-        return None
-    if is_multi_label(logits, labels):
-        return torch.tensor(logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
-    return (labels != IGNORE).sum(dtype=torch.float64)
+        value = normalizer.detach() if normalizer.requires_grad else normalizer
+        value = value.to(logits.device, torch.float64)
+        value = value.reshape(()) if value.dim() else value
+    elif isinstance(normalizer, bool) or not isinstance(normalizer, int | float):
+        raise TypeError(f"normalizer must be a number, got {type(normalizer).__name__}")
+    else:
+        value = torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
+    message = "normalizer must be finite and > 0"
+    if value.is_cuda:
+        torch._assert_async((value > 0) & value.isfinite(), message)
+    elif not 0 < value.item() < math.inf:
+        raise ValueError(f"{message}, got {value.item():g}")
+    return value

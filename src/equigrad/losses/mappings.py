@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 Mapping = Callable[[Tensor], Tensor]
+"""From gradient ratio to weight, (C,) each."""
+
+MappingName = Literal["sigmoid", "linear", "square", "sqrt"]
+"""The mappings of the paper's ablation."""
 
 
 def linear(ratio: Tensor) -> Tensor:
@@ -29,7 +34,7 @@ def sigmoid_like(ratio: Tensor, steepness: float, midpoint: float) -> Tensor:
     return torch.sigmoid(steepness * (ratio - midpoint))
 
 
-def resolve(mapping: str | Mapping, steepness: float, midpoint: float) -> Mapping:
+def resolve(mapping: MappingName | Mapping, steepness: float, midpoint: float) -> Mapping:
     """The mapping a user asked for by name, or the callable itself."""
     # partial, not a closure: a loss must survive pickling (spawned workers, torch.save of a module).
     named: dict[str, Mapping] = {
@@ -45,10 +50,3 @@ def resolve(mapping: str | Mapping, steepness: float, midpoint: float) -> Mappin
     if not callable(mapping):
         raise TypeError(f"mapping must be a name or a callable from ratio to weight, got {type(mapping).__name__}")
     return mapping
-
-
-def negative_weight(mapping: Mapping, ratio: Tensor) -> Tensor:
-    """r_j = f(G_j) clipped to [0, 1]; 1 for a category without any negative gradient yet, whatever f is."""
-    is_known = ratio.isfinite()
-    weight = mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
-    return torch.where(is_known, weight, 1.0)

@@ -6,20 +6,22 @@ All take class indices with BACKGROUND, or 0/1 targets of the logits' shape.
 import torch
 from torch import Tensor
 
-from equigrad.losses import functional, mappings
+from equigrad.labels import IGNORE
+from equigrad.losses import functional, mappings, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import outside_graphs
-from equigrad.losses.draws import Draws
+from equigrad.losses.compilation import disable_compile
 from equigrad.losses.equalization import SigmoidEqualizationLoss, balance, check_balance
 from equigrad.losses.inputs import (
     CategoryNumbers,
+    Reduction,
     at_least_one_sample,
     check_labels,
     check_logits,
     check_number,
-    is_multi_label,
+    has_target_matrix,
     per_category,
 )
+from equigrad.losses.seeded_uniform import SeededUniform
 from equigrad.statistics import sum_over_ranks
 
 
@@ -29,27 +31,32 @@ class BinaryCrossEntropyLoss(CategoryLoss):
     $$ L = \frac{1}{N} \sum_i w_{y_i} \sum_j BCE(p_i^j, y_i^j) $$
 
     Args:
-        category_weights: w_j, C of them, such as `effective_number_weights`: all entries of a sample are weighted by
+        weight: w_j, C of them, such as `effective_number_weights`: all entries of a sample are weighted by
             its category, those of background by 1. With 0/1 targets, by the mean of its categories.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    category_weights: Tensor | None  # (C,)
+    weight: Tensor | None  # (C,)
 
-    def __init__(self, *, category_weights: CategoryNumbers | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        weights = None if category_weights is None else per_category("category_weights", category_weights)
-        self.register_buffer("category_weights", weights, persistent=False)
+    def __init__(
+        self,
+        *,
+        weight: CategoryNumbers | None = None,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
+    ) -> None:
+        super().__init__(reduction, ignore_index)
+        weight = None if weight is None else per_category("weight", weight)
+        self.register_buffer("weight", weight, persistent=False)
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = functional.weighted_bce(
-            logits,
-            labels,
-            category_weights=self.category_weights,
-            reduction=self.reduction,
-            normalizer=normalizer,
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, weight=self.weight, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.binary_cross_entropy(logits, labels, self.weight, ignore_index=self.ignore_index)
         return loss
 
 
@@ -63,39 +70,44 @@ class FocalLoss(CategoryLoss):
     Args:
         focus: gamma.
         positive_balance: alpha_t of positive entries (1 - alpha_t of negative ones); None switches it off.
-        category_weights: C weights of the samples, by their category, as in `BinaryCrossEntropyLoss`.
-        reduction: "mean" or "sum".
+        weight: C weights of the samples, by their category, as in `BinaryCrossEntropyLoss`.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    category_weights: Tensor | None  # (C,)
+    weight: Tensor | None  # (C,)
 
     def __init__(
         self,
         *,
         focus: float = 2.0,
         positive_balance: float | None = 0.25,
-        category_weights: CategoryNumbers | None = None,
-        reduction: str = "mean",
+        weight: CategoryNumbers | None = None,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         check_number("focus", focus)
         check_balance(positive_balance)
-        weights = None if category_weights is None else per_category("category_weights", category_weights)
-        self.register_buffer("category_weights", weights, persistent=False)
+        weight = None if weight is None else per_category("weight", weight)
+        self.register_buffer("weight", weight, persistent=False)
         self.focus = focus
         self.positive_balance = positive_balance
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = functional.weighted_focal(
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
             logits,
             labels,
-            self.focus,
             *balance(self.positive_balance),
-            category_weights=self.category_weights,
-            reduction=self.reduction,
-            normalizer=normalizer,
+            focus=self.focus,
+            weight=self.weight,
+            **self.options(normalizer),
         )
+        if self.reduction == "none":
+            return reference.focal(
+                logits, labels, self.focus, self.positive_balance, self.weight, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -108,11 +120,12 @@ class QualityFocalLoss(CategoryLoss):
 
     Args:
         focus: gamma.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    def __init__(self, *, focus: float = 2.0, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(self, *, focus: float = 2.0, reduction: Reduction = "mean", ignore_index: int = IGNORE) -> None:
+        super().__init__(reduction, ignore_index)
         check_number("focus", focus)
         self.focus = focus
 
@@ -120,9 +133,11 @@ class QualityFocalLoss(CategoryLoss):
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
-        loss, _ = functional.weighted_quality_focal(
-            logits, labels, quality, self.focus, reduction=self.reduction, normalizer=normalizer
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, focus=self.focus, quality=quality, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.quality_focal(logits, labels, quality, self.focus, ignore_index=self.ignore_index)
         return loss
 
 
@@ -144,7 +159,8 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
         reweight_positive: False fixes q_j = 1.
         reweight_negative: False fixes r_j = 1; q_j still follows f.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     def __init__(
@@ -154,13 +170,14 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
         focus: float = 2.0,
         positive_balance: float | None = 0.25,
         positive_boost: float = 4.0,
-        mapping: str | mappings.Mapping = "sigmoid",
+        mapping: mappings.MappingName | mappings.Mapping = "sigmoid",
         steepness: float = 12.0,
         midpoint: float = 0.8,
         reweight_positive: bool = True,
         reweight_negative: bool = True,
         half_life: float | None = None,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
         super().__init__(
             num_classes,
@@ -172,6 +189,7 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
             reweight_negative=reweight_negative,
             half_life=half_life,
             reduction=reduction,
+            ignore_index=ignore_index,
         )
         check_number("focus", focus)
         check_balance(positive_balance)
@@ -182,16 +200,25 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         positive_weight, negative_weight = self.category_weights()
         positive, negative = balance(self.positive_balance)
-        loss, gradient_sums = functional.weighted_focal(
+        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
             logits,
             labels,
-            self.focus,
             positive * positive_weight,
             negative * negative_weight,
-            reduction=self.reduction,
-            normalizer=normalizer,
+            focus=self.focus,
+            **self.options(normalizer),
         )
         self.record(gradient_sums)
+        if self.reduction == "none":
+            return reference.focal_equalization(
+                logits,
+                labels,
+                positive_weight,
+                negative_weight,
+                self.focus,
+                self.positive_balance,
+                ignore_index=self.ignore_index,
+            )
         return loss
 
 
@@ -209,13 +236,21 @@ class GradientBlockingLoss(CategoryLoss):
             instances (OpenImages).
         threshold: lambda, in the same unit. The published code has 0.00177 for LVIS v0.5, 0.0011 for LVIS v1 and 1652
             instances for OpenImages.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     kept: Tensor  # (C,)  1 for a category that stays a negative of every sample
 
-    def __init__(self, category_frequency: CategoryNumbers, *, threshold: float, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        category_frequency: CategoryNumbers,
+        *,
+        threshold: float,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
+    ) -> None:
+        super().__init__(reduction, ignore_index)
         check_number("threshold", threshold)
         frequency = per_category("category_frequency", category_frequency)
         self.register_buffer("kept", (frequency >= threshold).double(), persistent=False)
@@ -223,9 +258,11 @@ class GradientBlockingLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = functional.weighted_bce(
-            logits, labels, foreground_weight=self.kept, reduction=self.reduction, normalizer=normalizer
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, foreground_weight=self.kept, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.gradient_blocking(logits, labels, 1 - self.kept, ignore_index=self.ignore_index)
         return loss
 
 
@@ -237,8 +274,9 @@ class FederatedLoss(CategoryLoss):
     In a federated data set an image is annotated for some categories only, so most negatives are not known to be any.
     S holds the categories of the batch and, if they are fewer than `num_sampled`, others drawn without replacement with
     a probability in proportion to n_j^power. With `torch.distributed` the categories of the batch are those of all
-    ranks (one collective of C numbers) and all ranks draw the same, so that they share one S. The draws depend on the
-    seed and the number of draws so far, which is saved with the model. In evaluation S is every category.
+    ranks (one collective of C numbers) and all ranks draw the same, so that they share one S. The random numbers
+    depend on the seed and on the number of calls so far, which is saved with the model. In evaluation S is every
+    category.
 
     Zhou, Koltun, Krähenbühl: Probabilistic Two-Stage Detection. arXiv 2103.07461, 2021 (its LVIS model).
 
@@ -246,8 +284,9 @@ class FederatedLoss(CategoryLoss):
         category_counts: n_j, C of them, as a rule of images. A category without samples is never drawn.
         num_sampled: the least size of S, if so many categories have samples.
         power: of the counts.
-        seed: of the draws; the same on all ranks.
-        reduction: "mean" or "sum".
+        seed: of the random numbers; the same on all ranks.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     category_counts: Tensor  # (C,)
@@ -259,9 +298,10 @@ class FederatedLoss(CategoryLoss):
         num_sampled: int = 50,
         power: float = 0.5,
         seed: int = 0,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         if isinstance(num_sampled, bool) or not isinstance(num_sampled, int):
             raise TypeError(f"num_sampled must be an int, got {type(num_sampled).__name__}")
         check_number("num_sampled", num_sampled)
@@ -269,34 +309,32 @@ class FederatedLoss(CategoryLoss):
         self.register_buffer("category_counts", per_category("category_counts", category_counts), persistent=False)
         self.num_sampled = num_sampled
         self.power = power
-        self.draws = Draws(seed)
+        self.uniform = SeededUniform(seed)
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, without background."""
         return self.category_counts.numel()
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = functional.weighted_bce(
-            logits,
-            labels,
-            negative_weight=self.sample_categories(logits, labels),
-            reduction=self.reduction,
-            normalizer=normalizer,
+        is_sampled = disable_compile(FederatedLoss.sample_categories)(self, logits, labels)
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, negative_weight=is_sampled, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.federated(logits, labels, is_sampled, ignore_index=self.ignore_index)
         return loss
 
-    @outside_graphs
     def sample_categories(self, logits: Tensor, labels: Tensor) -> Tensor:
         """S as (C,) of 0/1; in training every rank must call, also without samples."""
         check_logits(logits, self.category_counts)
-        check_labels(logits, labels, background=True, multi_label=True)
+        labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=self.ignore_index)
         if not (self.training and torch.is_grad_enabled()):
             return torch.ones_like(self.category_counts)
         is_present = sum_over_ranks(_has_sample(logits, labels)) > 0
         # The largest of log w + Gumbel noise are a sample without replacement, w in proportion to the probability.
-        noise = -self.draws.uniform((self.num_classes,), logits.device).double().clamp(min=1e-9).log()
+        noise = -self.uniform((self.num_classes,), logits.device).double().clamp(min=1e-9).log()
         priority = self.power * self.category_counts.log() - noise.log()
         priority = torch.where(self.category_counts > 0, priority, -torch.inf).masked_fill(is_present, torch.inf)
         best = priority.topk(min(self.num_sampled, self.num_classes)).indices
@@ -306,7 +344,7 @@ class FederatedLoss(CategoryLoss):
 
 def _has_sample(logits: Tensor, labels: Tensor) -> Tensor:
     """(C,) float64: greater 0 for the categories that a sample of the batch has."""
-    if is_multi_label(logits, labels):
+    if has_target_matrix(logits, labels):
         return labels.movedim(1, 0).flatten(1).bool().any(1).double()
     has_category = labels.flatten() >= 0
     count = torch.zeros(logits.shape[1], dtype=torch.float64, device=logits.device)
@@ -331,36 +369,43 @@ class EffectiveClassMarginLoss(CategoryLoss):
         category_counts: n_j, C of them. A category without samples counts as if it had one.
         background_ratio: background samples for each sample with a category; 6.3313 is what the published code measured
             for Mask R-CNN on LVIS, 0 is right for data without background.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
+    positive_counts: Tensor  # (C,)  n_j^+
+    negative_counts: Tensor  # (C,)  n_j^-
     margin: Tensor  # (C,)
-    category_weights: Tensor  # (C,)  m_j
+    weight: Tensor  # (C,)  m_j
 
     def __init__(
-        self, category_counts: CategoryNumbers, *, background_ratio: float = 6.3313, reduction: str = "mean"
+        self,
+        category_counts: CategoryNumbers,
+        *,
+        background_ratio: float = 6.3313,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         check_number("background_ratio", background_ratio)
         positive = at_least_one_sample(per_category("category_counts", category_counts))
         negative = positive.sum() * (1 + background_ratio) - positive
         if not bool((negative > 0).all()):
             raise ValueError("category_counts of one category leave no negatives: background_ratio must be > 0")
         odds = negative / positive
+        self.register_buffer("positive_counts", positive, persistent=False)
+        self.register_buffer("negative_counts", negative, persistent=False)
         self.register_buffer("margin", -odds.log() / 4, persistent=False)
-        self.register_buffer("category_weights", odds * torch.log1p(1 / odds), persistent=False)
+        self.register_buffer("weight", odds * torch.log1p(1 / odds), persistent=False)
         self.background_ratio = background_ratio
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = functional.weighted_bce(
-            logits,
-            labels,
-            self.category_weights,
-            self.category_weights,
-            margin=self.margin,
-            scale=2.0,
-            reduction=self.reduction,
-            normalizer=normalizer,
+        loss, _ = disable_compile(functional.binary_cross_entropy)(
+            logits, labels, self.weight, self.weight, margin=self.margin, scale=2.0, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.effective_class_margin(
+                logits, labels, self.positive_counts, self.negative_counts, ignore_index=self.ignore_index
+            )
         return loss

@@ -4,17 +4,18 @@ import torch
 from torch import Tensor, nn
 
 from equigrad.labels import BACKGROUND, IGNORE
-from equigrad.losses import functional
+from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.inputs import check_labels, check_logits, is_multi_label
+from equigrad.losses.compilation import disable_compile
+from equigrad.losses.inputs import check_labels, check_logits, has_target_matrix
 
 
 class WithObjectness(nn.Module):
     """Adds an objectness column that tells samples with a category from background.
 
     Logits are (N, C + 1, ...). The last column is trained with plain BCE, positive on every sample with a category,
-    reduced like the loss inside, and never enters the statistics. A softmax loss inside sees background as ignored.
-    For inference take `SigmoidObjectnessScores` or `SoftmaxObjectnessScores`.
+    reduced like the loss inside and with its `ignore_index`, and never enters the statistics. A softmax loss inside
+    sees background as ignored. For inference take `SigmoidObjectnessScores` or `SoftmaxObjectnessScores`.
 
     Args:
         loss: the loss of the C category columns.
@@ -32,21 +33,24 @@ class WithObjectness(nn.Module):
         """Loss of logits (N, C + 1, ...) against labels (N, ...); a quality loss inside also takes its quality."""
         check_logits(logits)
         category_logits, objectness = logits.tensor_split([logits.shape[1] - 1], dim=1)
-        check_labels(category_logits, labels, background=True, multi_label=self.loss.takes_background)
-        objectness_loss, _ = functional.weighted_bce(
-            objectness,
-            _objectness_labels(category_logits, labels),
-            reduction=self.loss.reduction,
-            normalizer=normalizer,
+        ignore_index = self.loss.ignore_index
+        checked = check_labels(
+            category_logits,
+            labels,
+            background=True,
+            multi_label=self.loss.takes_background,
+            ignore_index=ignore_index,
         )
+        if self.loss.reduction == "none":
+            objectness_loss = reference.objectness(logits, labels, ignore_index=ignore_index)
+        else:
+            options = self.loss.options(normalizer)
+            options["ignore_index"] = IGNORE
+            is_matrix = has_target_matrix(category_logits, labels)
+            # Category 0 on every sample with a category, BACKGROUND and IGNORE as they are.
+            column = torch.where(checked.bool().any(1), 0, BACKGROUND) if is_matrix else checked.clamp(max=0)
+            objectness_loss, _ = disable_compile(functional.binary_cross_entropy)(objectness, column, **options)
         if not self.loss.takes_background:
-            labels = torch.where(labels == BACKGROUND, IGNORE, labels)
+            labels = torch.where(labels == BACKGROUND, ignore_index, labels)
         category_loss: Tensor = self.loss(category_logits, labels, *quality, normalizer=normalizer)
         return category_loss + objectness_loss
-
-
-def _objectness_labels(logits: Tensor, labels: Tensor) -> Tensor:
-    """Category 0 on every sample with a category, BACKGROUND and IGNORE as they are."""
-    if is_multi_label(logits, labels):
-        return torch.where(labels.bool().any(1), 0, BACKGROUND)
-    return labels.clamp(max=0)

@@ -1,4 +1,4 @@
-r"""Binary cross-entropies: the pass over the logits that forms loss, gradient and gradient sums.
+r"""Arithmetic of the binary cross-entropies.
 
 With s = z for a negative entry and s = -z for a positive one, 1 - p_t = \sigma(s), and
 
@@ -6,6 +6,8 @@ $$ \ell(s) = \sigma(s)^\gamma \, \mathrm{softplus}(s) $$
 $$ \ell'(s) = \sigma(s)^\gamma \, (\sigma(s) + \gamma (1 - \sigma(s)) \, \mathrm{softplus}(s)) $$
 
 is the focal loss and its slope; \gamma = 0 is binary cross-entropy.
+
+Class indices: every entry is treated as a negative first, then the at most one positive of each sample is put right.
 """
 
 import math
@@ -14,207 +16,252 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.inputs import PerCategory, check_values
-from equigrad.losses.sweep import Block, BlockLabels, Sweep, entries
+from equigrad.labels import IGNORE
+from equigrad.losses.blockwise import Block, BlockwisePass
+from equigrad.losses.inputs import check_values
 
 POSITIVES_AT_ONCE = 2**13
 """Labelled entries whose arithmetic, some ten float64 numbers each, is held at a time."""
 
 
-class Weights(NamedTuple):
-    """How much an entry counts: q_j or r_j, and what depends on its sample."""
+class EntryWeights(NamedTuple):
+    """How much an entry counts, in a shape that broadcasts against a block."""
 
-    positive: PerCategory
-    negative: PerCategory
-    foreground: PerCategory | None = None  # times r_j where the sample has a category
-    sample: PerCategory | None = None  # of all entries of a sample, by its category
-
-    def vectors(self, sweep: Sweep) -> "BlockWeights":
-        """The same as vectors of a sweep."""
-        foreground = None if self.foreground is None else sweep.vector(self.foreground).to(sweep.dtype)
-        sample = None if self.sample is None else sweep.vector(self.sample)
-        return BlockWeights(sweep.vector(self.positive), sweep.vector(self.negative), foreground, sample)
+    positive: Tensor  # q_j
+    negative: Tensor  # r_j
+    foreground: Tensor | None  # times r_j where the sample has a category
+    sample: Tensor | None  # of all entries of a sample, by its category
 
 
-class BlockWeights(NamedTuple):
-    """The same in a shape that broadcasts against a block."""
+def add_bce_negatives(run: BlockwisePass, blocks: list[Block], labels: Tensor, weights: EntryWeights) -> None:
+    """Add the negative entries of binary cross-entropy, and store their gradient."""
+    block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
+    is_by_sample = weights.foreground is not None or weights.sample is not None
+    loss_sums, slope_sums = torch.zeros_like(run.negative), torch.zeros_like(run.negative)
+    for block in blocks:
+        label = labels[block.samples].unsqueeze(1)
+        # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
+        lowest = int(label.min()) if run.is_cpu else IGNORE
+        index = label if lowest >= 0 else label.clamp(min=0)
+        factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
+        logits = run.flat[block.entries].to(run.dtype)
+        if run.margin is not None:
+            logits = torch.add(run.margin, logits, alpha=run.scale)
+        work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
+        for sums in (loss_sums, slope_sums):
+            if sums is loss_sums:
+                # softplus. Beyond 40 it is z in float64 too, and exp(40) is far from overflow in float32.
+                values = torch.clamp(logits, max=40, out=work).exp_().log1p_()
+                values = torch.maximum(values, logits, out=values)
+            else:
+                values = torch.sigmoid(logits, out=work)
+            if lowest >= 0:
+                values.scatter_(1, index, 0.0)
+            else:
+                values.scatter_(1, index, values.gather(1, index).masked_fill_(label >= 0, 0.0))
+            if lowest == IGNORE:
+                values.masked_fill_(label == IGNORE, 0.0)
+            if factor is not None:
+                values.mul_(factor)
+            sums += values.sum(run.sample_dims)
+        values.mul_(block_weight)
+        if run.gradient is not None and run.workspace is None:
+            run.gradient[block.entries] = values
+    weight = weights.negative.flatten()
+    run.loss += loss_sums.dot(weight)
+    run.negative += slope_sums * weight
 
-    positive: Tensor
-    negative: Tensor
-    foreground: Tensor | None
-    sample: Tensor | None
 
-    def of_negatives(self, label: BlockLabels) -> Tensor | None:
-        """What the negative entries of each sample are weighted by besides r_j; None where they are not."""
-        own = None if self.sample is None else self.sample.flatten()[label.index]
-        return self.beside(label.has_category, own)
+def add_focal_negatives(
+    run: BlockwisePass, blocks: list[Block], labels: Tensor, focus: Tensor, weights: EntryWeights
+) -> None:
+    """Add the negative entries of the focal loss, and store their gradient."""
+    focus = focus.to(run.dtype)
+    # exp(this) is the root of the smallest number, 1e-19 in float32. A smaller factor is as good as none, but denormal
+    # numbers in it or its products make a CPU ten times slower.
+    lowest_exponent = 0.5 * math.log(torch.finfo(run.dtype).tiny)
+    block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
+    is_by_sample = weights.foreground is not None or weights.sample is not None
+    loss_sums, slope_sums = torch.zeros_like(run.negative), torch.zeros_like(run.negative)
+    for block in blocks:
+        label = labels[block.samples].unsqueeze(1)
+        lowest = int(label.min()) if run.is_cpu else IGNORE
+        index = label if lowest >= 0 else label.clamp(min=0)
+        factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
+        logits = run.flat[block.entries].to(run.dtype)
+        if run.margin is not None:
+            logits = torch.add(run.margin, logits, alpha=run.scale)
+        work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
+        log_prob, modulation = run.two_temporaries(block)
 
-    def beside(self, has_category: Tensor, own: Tensor | None) -> Tensor | None:
-        """The same, of samples that are background or not and have a weight by their category, (R, 1, ...) each."""
-        factor = self.foreground
-        if own is not None:
-            factor = own if factor is None else factor * own
-        return None if factor is None else torch.where(has_category, factor, 1.0)
+        cost = torch.clamp(logits, max=40, out=work).exp_().log1p_()
+        cost = torch.maximum(cost, logits, out=cost)
+        torch.sub(logits, cost, out=log_prob)
+        torch.mul(log_prob, focus, out=modulation)
+        loss = cost.mul_(modulation.clamp_(min=lowest_exponent).exp_())
+        _clear_labelled_(loss, label, index, lowest)
+        loss_sums += (loss if factor is None else loss * factor).sum(run.sample_dims)
+
+        prob = log_prob.exp_()
+        slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+        _clear_labelled_(slope, label, index, lowest)
+        if factor is not None:
+            slope.mul_(factor)
+        slope_sums += slope.sum(run.sample_dims)
+        gradient = torch.mul(slope, block_weight, out=work)
+        if run.gradient is not None and run.workspace is None:
+            run.gradient[block.entries] = gradient
+    weight = weights.negative.flatten()
+    run.loss += loss_sums.dot(weight)
+    run.negative += slope_sums * weight
 
 
-def sweep_indices(
-    sweep: Sweep,
+def add_positives(
+    run: BlockwisePass,
+    blocks: list[Block],
     labels: Tensor,
     quality: Tensor | None,
     focus: Tensor | None,
-    weights: BlockWeights,
+    weights: EntryWeights,
 ) -> None:
-    """Treat every entry as a negative, then put right the at most one positive of each sample."""
-    _sweep_negatives(sweep, labels, focus, weights)
-    _sweep_positives(sweep, labels, quality, focus, weights)
-
-
-def _sweep_negatives(sweep: Sweep, labels: Tensor, focus: Tensor | None, weights: BlockWeights) -> None:
-    focus = None if focus is None else focus.to(sweep.dtype)
-    block_weight = (weights.negative / sweep.stored_divisor).to(sweep.dtype)
-    loss_sums, slope_sums = torch.zeros_like(sweep.negative), torch.zeros_like(sweep.negative)
-    num_scratch = 0 if focus is None else 2
-    for block in sweep.blocks(temporaries=num_scratch):
-        label = BlockLabels(labels[block])
-        logits = sweep.read_shifted(block)
-        work, scratch = sweep.workspace(block), sweep.scratch(block, num_scratch)
-        factor = weights.of_negatives(label)
-        factor = None if factor is None else factor.to(sweep.dtype)
-        loss = _negative_loss(logits, focus, work, scratch)
-        label.clear(loss)
-        loss_sums += sweep.sum_samples(loss if factor is None else loss * factor)  # the slope needs the loss as it is
-        slope = _negative_slope(logits, focus, loss, scratch)
-        label.clear(slope)
-        if factor is not None:
-            slope.mul_(factor)
-        slope_sums += sweep.sum_samples(slope)
-        sweep.store(block, torch.mul(slope, block_weight, out=work))
-    weight = weights.negative.flatten()
-    sweep.loss += loss_sums.dot(weight)
-    sweep.negative += slope_sums * weight
-
-
-def _sweep_positives(
-    sweep: Sweep, labels: Tensor, quality: Tensor | None, focus: Tensor | None, weights: BlockWeights
-) -> None:
+    """Add the labelled entries, and overwrite their gradient."""
     # One entry a sample: float64 costs nothing here and keeps 1 - p exact; many at a time, since each operation has
     # its price whatever its size.
-    margin = None if sweep.margin is None else sweep.margin.flatten()
-    for block in sweep.cut(POSITIVES_AT_ONCE):
-        label = BlockLabels(labels[block])
-        logit = entries(sweep.flat, block).gather(1, label.index)
+    margin = None if run.margin is None else run.margin.flatten()
+    for block in blocks:
+        label = labels[block.samples].unsqueeze(1)
+        all_have_category = run.is_cpu and int(label.min()) >= 0
+        index = label if all_have_category else label.clamp(min=0)
+        logit = run.flat[block.entries].gather(1, index)
         if margin is not None:
-            logit = sweep.scale * logit + margin[label.index]
-        own_focus = None if focus is None else focus.flatten()[label.index]
-        own_quality = None if quality is None else quality[block].unsqueeze(1).double()
-        loss, gradient = _positive_entry(label.of_own(logit.double()), own_focus, own_quality)
-        weight = label.of_own(weights.positive.flatten()[label.index])
+            logit = run.scale * logit + margin[index]
+        logit = logit.double()
+        weight = weights.positive.flatten()[index]
+        if not all_have_category:
+            logit, weight = logit.masked_fill(label < 0, 0.0), weight.masked_fill(label < 0, 0.0)
         if weights.sample is not None:
-            weight = weight * weights.sample.flatten()[label.index]
+            weight = weight * weights.sample.flatten()[index]
+        if focus is None:
+            loss = torch.clamp(-logit, max=40).exp_().log1p_()
+            loss = torch.maximum(loss, -logit)
+            gradient = torch.sigmoid(-logit).neg_()
+        elif quality is None:
+            loss, gradient = focal_terms(-logit, focus.flatten()[index])
+            gradient.neg_()
+        else:
+            own_quality = quality[block.samples].unsqueeze(1).double()
+            loss, gradient = quality_focal_terms(logit, focus.flatten()[index], own_quality)
         gradient *= weight
-        sweep.loss += loss.mul_(weight).sum()
-        sweep.add_positive(label.index, gradient.abs())
-        if sweep.gradient is not None:
-            label.put(entries(sweep.gradient, block), gradient / sweep.stored_divisor)
+        run.loss += loss.mul_(weight).sum()
+        run.positive.index_add_(0, index.flatten(), gradient.abs().flatten())
+        if run.gradient is not None:
+            stored = run.gradient[block.entries]
+            own = (gradient / run.stored_divisor).to(stored.dtype)
+            if not all_have_category:
+                own = torch.where(label >= 0, own, stored.gather(1, index))
+            stored.scatter_(1, index, own)
 
 
-def sweep_targets(
-    sweep: Sweep,
+def add_multi_label(
+    run: BlockwisePass,
+    blocks: list[Block],
     targets: Tensor,
     quality: Tensor | None,
     focus: Tensor | None,
-    weights: BlockWeights,
+    weights: EntryWeights,
 ) -> None:
-    """Multi-label: any number of positives in a sample."""
-    focus = None if focus is None else focus.to(sweep.dtype)
-    for block in sweep.blocks(temporaries=8):
-        target = entries(targets, block)
-        check_values((target == 0) | (target == 1), target, "multi-label targets must be 0 or 1")
+    """Add all entries of samples that have any number of categories, given as 0/1 targets."""
+    focus = None if focus is None else focus.to(run.dtype)
+    for block in blocks:
+        target = targets[block.entries]
+        is_allowed = (target == 0) | (target == 1)
+        if not run.is_cpu or not bool(is_allowed.all()):
+            check_values(is_allowed, target, "multi-label targets must be 0 or 1")
         is_positive = target.bool()
-        logits = sweep.read_shifted(block)
-        loss, gradient = _loss_and_slope(logits, focus)
-        own_quality = None if quality is None else _quality_of(quality, block, logits)
-        own_loss, own_gradient = _positive_entry(logits, focus, own_quality)
-        weight = _target_weights(weights, is_positive).to(sweep.dtype)
-        sweep.loss += torch.where(is_positive, own_loss, loss).mul_(weight).sum(dtype=torch.float64)
-        gradient = torch.where(is_positive, own_gradient, gradient).mul_(weight)
+        logits = run.flat[block.entries].to(run.dtype)
+        if run.margin is not None:
+            logits = torch.add(run.margin, logits, alpha=run.scale)
+        if focus is None:
+            loss = torch.clamp(logits, max=40).exp_().log1p_()
+            own_loss = torch.clamp(-logits, max=40).exp_().log1p_()
+            loss, own_loss = torch.maximum(loss, logits), torch.maximum(own_loss, -logits)
+            slope, own_slope = torch.sigmoid(logits), torch.sigmoid(-logits).neg_()
+        else:
+            loss, slope = focal_terms(logits, focus)
+            if quality is None:
+                own_loss, own_slope = focal_terms(-logits, focus)
+                own_slope.neg_()
+            else:
+                is_matrix = quality.dim() == run.flat.dim()
+                own_quality = quality[block.entries] if is_matrix else quality[block.samples].unsqueeze(1)
+                own_loss, own_slope = quality_focal_terms(logits, focus, own_quality.to(run.dtype))
+        if weights.foreground is not None or weights.sample is not None:
+            weight = _weights_of_entries(weights, is_positive).to(run.dtype)
+        else:
+            weight = torch.where(is_positive, weights.positive, weights.negative).to(run.dtype)
+        run.loss += torch.where(is_positive, own_loss, loss).mul_(weight).sum(dtype=torch.float64)
+        gradient = torch.where(is_positive, own_slope, slope).mul_(weight)
         magnitude = gradient.abs()
-        sweep.positive += sweep.sum_samples(magnitude * is_positive)
-        sweep.negative += sweep.sum_samples(magnitude * ~is_positive)
-        sweep.store(block, gradient / sweep.stored_divisor.to(sweep.dtype))
+        run.positive += (magnitude * is_positive).sum(run.sample_dims)
+        run.negative += (magnitude * ~is_positive).sum(run.sample_dims)
+        if run.gradient is not None:
+            run.gradient[block.entries] = gradient / run.stored_divisor.to(run.dtype)
 
 
-def _target_weights(weights: BlockWeights, is_positive: Tensor) -> Tensor:
-    """Weight of each entry of a multi-label block; a sample counts as the mean of its categories."""
-    positive, negative = weights.positive, weights.negative
-    num_positive = is_positive.sum(1, keepdim=True)
-    sample_weight = None
-    if weights.sample is not None:
-        sample_weight = (is_positive * weights.sample).sum(1, keepdim=True) / num_positive.clamp(min=1)
-        positive = positive * sample_weight
-    factor = weights.beside(num_positive > 0, sample_weight)
-    return torch.where(is_positive, positive, negative if factor is None else negative * factor)
-
-
-def _quality_of(quality: Tensor, block: Block, logits: Tensor) -> Tensor:
-    """Quality of a block's entries: one for each, or one for all entries of a sample."""
-    values = entries(quality, block) if quality.dim() == logits.dim() else quality[block].unsqueeze(1)
-    return values.to(logits.dtype)
-
-
-def _loss_and_slope(logits: Tensor, focus: Tensor | None) -> tuple[Tensor, Tensor]:
-    """l(s) and l'(s) at once, for where memory does not matter."""
-    scratch = [torch.empty_like(logits) for _ in range(0 if focus is None else 2)]
-    loss = _negative_loss(logits, focus, torch.empty_like(logits), scratch)
-    return loss, _negative_slope(logits, focus, loss.clone(), scratch)
-
-
-def _negative_loss(logits: Tensor, focus: Tensor | None, out: Tensor, scratch: list[Tensor]) -> Tensor:
-    """l(s), in `out`, of entries that err by s."""
-    cost = _softplus(logits, out)
-    if focus is None:
-        return cost
-    log_prob, modulation = scratch
-    torch.sub(logits, cost, out=log_prob)
-    torch.mul(log_prob, focus, out=modulation)
-    return cost.mul_(_exp_above_denormals_(modulation))
-
-
-def _negative_slope(logits: Tensor, focus: Tensor | None, loss: Tensor, scratch: list[Tensor]) -> Tensor:
-    """l'(s), after `_negative_loss` left its loss and scratch; takes the room of either."""
-    if focus is None:
-        return torch.sigmoid(logits, out=loss)
-    log_prob, modulation = scratch
+def focal_terms(error: Tensor, focus: Tensor) -> tuple[Tensor, Tensor]:
+    """l(s) and l'(s) of entries that err by s, for where memory does not matter."""
+    cost = torch.clamp(error, max=40).exp_().log1p_()
+    cost = torch.maximum(cost, error)
+    log_prob = error - cost
+    modulation = log_prob * focus
+    modulation = modulation.clamp_(min=0.5 * math.log(torch.finfo(error.dtype).tiny)).exp_()  # no denormal numbers
+    loss = cost.mul_(modulation)
     prob = log_prob.exp_()
-    slope = modulation.mul_(prob)
-    return slope.addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+    slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+    return loss, slope
 
 
-def _softplus(logits: Tensor, out: Tensor) -> Tensor:
-    """log(1 + exp(z)). Beyond 40 it is z in float64 too, and exp(40) is far from overflow in float32."""
-    cost = torch.clamp(logits, max=40, out=out).exp_().log1p_()
-    return torch.maximum(cost, logits, out=cost)
-
-
-def _exp_above_denormals_(exponent: Tensor) -> Tensor:
-    """exp in place, from below held at the root of the smallest number (1e-19 in float32).
-
-    A factor that small is as good as none, but denormal numbers in it or its products make a CPU ten times slower.
-    """
-    return exponent.clamp_(min=0.5 * math.log(torch.finfo(exponent.dtype).tiny)).exp_()
-
-
-def _positive_entry(logits: Tensor, focus: Tensor | None, quality: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Loss and gradient of an entry whose category is the label."""
-    if quality is None:
-        loss, slope = _loss_and_slope(-logits, focus)
-        return loss, slope.neg_()
-    assert focus is not None  # every quality focal loss is modulated
+def quality_focal_terms(logits: Tensor, focus: Tensor, quality: Tensor) -> tuple[Tensor, Tensor]:
+    """|y' - p|^gamma BCE(p, y') and its derivative by the logit."""
     prob = logits.sigmoid()
     error = prob - quality
     distance = error.abs()
-    cost = _softplus(logits, torch.empty_like(logits)) - quality * logits
+    softplus = torch.maximum(torch.clamp(logits, max=40).exp_().log1p_(), logits)
+    cost = softplus - quality * logits
     modulation = distance**focus
     # At distance 0 the slope of the modulation is 0 for focus > 1, and so is our choice below that.
     slope = torch.where(distance > 0, focus * distance ** (focus - 1), 0.0) * error.sign() * prob * (1 - prob)
     return modulation * cost, slope * cost + modulation * error
+
+
+def _factor_of_negatives(run: BlockwisePass, weights: EntryWeights, label: Tensor, index: Tensor) -> Tensor | None:
+    """What multiplies r_j, (R, 1, ...) or (R, C, ...)."""
+    factor = weights.foreground
+    if weights.sample is not None:
+        own = weights.sample.flatten()[index]
+        factor = own if factor is None else factor * own
+    return None if factor is None else torch.where(label >= 0, factor, 1.0).to(run.dtype)
+
+
+def _weights_of_entries(weights: EntryWeights, is_positive: Tensor) -> Tensor:
+    """Weight of each entry of a multi-label block; a sample counts as the mean of its categories."""
+    positive, factor = weights.positive, weights.foreground
+    num_positive = is_positive.sum(1, keepdim=True)
+    if weights.sample is not None:
+        sample_weight = (is_positive * weights.sample).sum(1, keepdim=True) / num_positive.clamp(min=1)
+        positive = positive * sample_weight
+        factor = sample_weight if factor is None else factor * sample_weight
+    negative = weights.negative
+    if factor is not None:
+        negative = negative * torch.where(num_positive > 0, factor, 1.0)
+    return torch.where(is_positive, positive, negative)
+
+
+def _clear_labelled_(values: Tensor, label: Tensor, index: Tensor, lowest: int) -> None:
+    """Set the labelled entries of a block to 0, and all entries of ignored samples."""
+    if lowest >= 0:
+        values.scatter_(1, index, 0.0)
+    else:
+        values.scatter_(1, index, values.gather(1, index).masked_fill_(label >= 0, 0.0))
+    if lowest == IGNORE:
+        values.masked_fill_(label == IGNORE, 0.0)

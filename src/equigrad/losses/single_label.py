@@ -1,7 +1,7 @@
 """Losses with one category a sample that are compared with Softmax-EQL.
 
 All are cross-entropies with another margin, scale or weight. A softmax has no background: label such samples IGNORE, or
-wrap the loss in `WithObjectness`.
+wrap the loss in `WithObjectness`. Where the formula allows it, labels may be soft: probabilities of the logits' shape.
 """
 
 import math
@@ -9,16 +9,20 @@ import math
 import torch
 from torch import Tensor
 
-from equigrad.losses import functional
+from equigrad.labels import IGNORE
+from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import outside_graphs
+from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import (
     CategoryNumbers,
+    Reduction,
     at_least_one_sample,
+    check_label_smoothing,
     check_labels,
     check_logits,
     check_number,
     per_category,
+    refuse_soft_labels,
 )
 from equigrad.statistics import check_num_classes, sum_over_ranks
 
@@ -35,28 +39,39 @@ class CrossEntropyLoss(SingleLabelLoss):
     $$ L = -\frac{1}{N} \sum_i w_{y_i} \log p_i^{y_i} $$
 
     Args:
-        category_weights: w_j, C of them, such as `effective_number_weights`; None weights all samples alike. With
-            "mean" the sum is divided by the number of samples; `torch.nn.CrossEntropyLoss` divides it by the sum of
-            their weights, for which pass `normalizer=weights[labels].sum()`.
-        reduction: "mean" or "sum".
+        weight: w_j, C of them, such as `effective_number_weights`; None weights all samples alike. With "mean" the sum
+            is divided by the number of samples; `torch.nn.CrossEntropyLoss` divides it by the sum of their weights,
+            for which pass `normalizer=weight[labels].sum()`.
+        label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    category_weights: Tensor | None  # (C,)
+    weight: Tensor | None  # (C,)
 
-    def __init__(self, *, category_weights: CategoryNumbers | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        weights = None if category_weights is None else per_category("category_weights", category_weights)
-        self.register_buffer("category_weights", weights, persistent=False)
+    def __init__(
+        self,
+        *,
+        weight: CategoryNumbers | None = None,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
+    ) -> None:
+        super().__init__(reduction, ignore_index)
+        check_label_smoothing(label_smoothing)
+        weight = None if weight is None else per_category("weight", weight)
+        self.register_buffer("weight", weight, persistent=False)
+        self.label_smoothing = label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...)."""
-        loss, _ = functional.margin_cross_entropy(
-            logits,
-            labels,
-            category_weights=self.category_weights,
-            reduction=self.reduction,
-            normalizer=normalizer,
+        """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
+        loss, _ = disable_compile(functional.cross_entropy)(
+            logits, labels, weight=self.weight, label_smoothing=self.label_smoothing, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.cross_entropy(
+                logits, labels, self.weight, label_smoothing=self.label_smoothing, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -65,20 +80,26 @@ class MarginLoss(SingleLabelLoss):
 
     margin: Tensor  # (C,)
 
-    def __init__(self, margin: Tensor, reduction: str) -> None:
-        super().__init__(reduction)
+    def __init__(self, margin: Tensor, label_smoothing: float, reduction: Reduction, ignore_index: int) -> None:
+        super().__init__(reduction, ignore_index)
+        check_label_smoothing(label_smoothing)
         self.register_buffer("margin", margin, persistent=False)
+        self.label_smoothing = label_smoothing
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return self.margin.numel()
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...)."""
-        loss, _ = functional.margin_cross_entropy(
-            logits, labels, self.margin, reduction=self.reduction, normalizer=normalizer
+        """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
+        loss, _ = disable_compile(functional.cross_entropy)(
+            logits, labels, self.margin, label_smoothing=self.label_smoothing, **self.options(normalizer)
         )
+        if self.reduction == "none":
+            return reference.softmax_equalization(
+                logits, labels, self.margin, label_smoothing=self.label_smoothing, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -91,12 +112,21 @@ class BalancedSoftmaxLoss(MarginLoss):
 
     Args:
         category_counts: n_j, C of them. A category without samples counts as if it had one.
-        reduction: "mean" or "sum".
+        label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    def __init__(self, category_counts: CategoryNumbers, *, reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        category_counts: CategoryNumbers,
+        *,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
+    ) -> None:
         counts = per_category("category_counts", category_counts)
-        super().__init__(at_least_one_sample(counts).log(), reduction)
+        super().__init__(at_least_one_sample(counts).log(), label_smoothing, reduction, ignore_index)
 
 
 class LogitAdjustmentLoss(MarginLoss):
@@ -111,13 +141,24 @@ class LogitAdjustmentLoss(MarginLoss):
     Args:
         category_counts: n_j, C of them. A category without samples gets the margin log(epsilon), -27.6.
         strength: tau.
-        reduction: "mean" or "sum".
+        label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
-    def __init__(self, category_counts: CategoryNumbers, *, strength: float = 1.0, reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        category_counts: CategoryNumbers,
+        *,
+        strength: float = 1.0,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
+    ) -> None:
         check_number("strength", strength)
         counts = per_category("category_counts", category_counts)
-        super().__init__(((counts / counts.sum()) ** strength + 1e-12).log(), reduction)
+        margin = ((counts / counts.sum()) ** strength + 1e-12).log()
+        super().__init__(margin, label_smoothing, reduction, ignore_index)
         self.strength = strength
 
 
@@ -138,7 +179,8 @@ class LADELoss(SingleLabelLoss):
             has the margin -20.7 and no part in R.
         weight: a. The published code has 0.05 for iNaturalist.
         penalty: lambda. The published code has 0.5 for iNaturalist.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     category_prior: Tensor  # (C,)
@@ -149,9 +191,10 @@ class LADELoss(SingleLabelLoss):
         *,
         weight: float = 0.1,
         penalty: float = 0.1,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         check_number("weight", weight)
         check_number("penalty", penalty)
         counts = per_category("category_counts", category_counts)
@@ -161,15 +204,19 @@ class LADELoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
-        return functional.lade_cross_entropy(
+        loss = disable_compile(functional.lade_cross_entropy)(
             logits,
             labels,
             self.category_prior,
             weight=self.weight,
             penalty=self.penalty,
-            reduction=self.reduction,
-            normalizer=normalizer,
+            **self.options(normalizer),
         )
+        if self.reduction == "none":
+            return reference.lade(
+                logits, labels, self.category_prior, self.weight, self.penalty, ignore_index=self.ignore_index
+            )
+        return loss
 
 
 class SeesawLoss(SingleLabelLoss):
@@ -189,15 +236,22 @@ class SeesawLoss(SingleLabelLoss):
         num_classes: C.
         mitigation: p.
         compensation: q.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     category_counts: Tensor  # (C,)  n_j
 
     def __init__(
-        self, num_classes: int, *, mitigation: float = 0.8, compensation: float = 2.0, reduction: str = "mean"
+        self,
+        num_classes: int,
+        *,
+        mitigation: float = 0.8,
+        compensation: float = 2.0,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         check_num_classes(num_classes)
         check_number("mitigation", mitigation)
         check_number("compensation", compensation)
@@ -207,30 +261,33 @@ class SeesawLoss(SingleLabelLoss):
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return self.category_counts.numel()
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
-        counts = self.counts_with(logits, labels)
-        loss, _ = functional.seesaw_cross_entropy(
+        counts = disable_compile(SeesawLoss.counts_with)(self, logits, labels)
+        loss, _ = disable_compile(functional.seesaw_cross_entropy)(
             logits,
             labels,
             counts,
             mitigation=self.mitigation,
             compensation=self.compensation,
-            reduction=self.reduction,
-            normalizer=normalizer,
+            **self.options(normalizer),
         )
         if self.training and torch.is_grad_enabled():
             self.category_counts.copy_(counts)
+        if self.reduction == "none":
+            return reference.seesaw(
+                logits, labels, counts, self.mitigation, self.compensation, ignore_index=self.ignore_index
+            )
         return loss
 
-    @outside_graphs
     def counts_with(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The counts and, in training, a batch that is added as if all ranks were one; every rank must call."""
         check_logits(logits, self.category_counts)
-        check_labels(logits, labels, background=False, multi_label=False)
+        refuse_soft_labels(logits, labels, "the factors of Seesaw depend on the one category of a sample")
+        labels = check_labels(logits, labels, background=False, ignore_index=self.ignore_index)
         if not (self.training and torch.is_grad_enabled()):
             return self.category_counts
         batch = torch.zeros_like(self.category_counts)
@@ -259,7 +316,8 @@ class LDAMLoss(SingleLabelLoss):
         deferral: training steps (calls in training mode) before the weights set in, in the paper 80 % of the training;
             None never weights. The steps so far are saved with the model.
         beta: of `effective_number_weights`.
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "none"; see `CategoryLoss`.
+        ignore_index: the label of samples that do not count.
     """
 
     label_margin: Tensor  # (C,)  s Delta_j
@@ -274,9 +332,10 @@ class LDAMLoss(SingleLabelLoss):
         scale: float = 30.0,
         deferral: int | None = None,
         beta: float = 0.9999,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE,
     ) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction, ignore_index)
         check_number("max_margin", max_margin)
         check_number("scale", scale, above=0)
         if deferral is not None:
@@ -299,17 +358,21 @@ class LDAMLoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
-        loss, _ = functional.margin_cross_entropy(
+        weight = self.category_weights()
+        loss, _ = disable_compile(functional.cross_entropy)(
             logits,
             labels,
-            category_weights=self.category_weights(),
+            weight=weight,
             label_margin=self.label_margin,
             scale=self.scale,
-            reduction=self.reduction,
-            normalizer=normalizer,
+            **self.options(normalizer),
         )
         if self.training and torch.is_grad_enabled():
             self.num_steps += 1
+        if self.reduction == "none":
+            return reference.ldam(
+                logits, labels, self.label_margin / self.scale, self.scale, weight, ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -319,9 +382,9 @@ def effective_number_weights(category_counts: CategoryNumbers, beta: float = 0.9
     $$ w_j \propto \frac{1 - \beta}{1 - \beta^{n_j}} $$
 
     normalised to a mean of 1. beta = 0 weights all categories alike; near 1 the weights approach 1 / n_j. Use it with
-    any loss that takes `category_weights`:
+    any loss that takes a `weight`:
 
-        criterion = equigrad.CrossEntropyLoss(category_weights=equigrad.effective_number_weights(counts, 0.999))
+        criterion = equigrad.CrossEntropyLoss(weight=equigrad.effective_number_weights(counts, 0.999))
 
     Cui, Jia, Lin, Song, Belongie: Class-Balanced Loss Based on Effective Number of Samples. CVPR 2019.
 

@@ -1,14 +1,134 @@
-"""Cross-entropies: the pass over the logits that forms loss, gradient and gradient sums."""
+"""Arithmetic of the cross-entropies."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from equigrad.losses.sweep import Block, BlockLabels, Sweep
+from equigrad.labels import IGNORE
+from equigrad.losses.blockwise import Block, BlockwisePass
+from equigrad.losses.inputs import ROW_SUM_TOLERANCE, check_values
 
 Adjust = Callable[[Tensor, Tensor], None]
 """Changes the logits of a block in place, given the label of each sample as an index."""
+
+
+def add_cross_entropy(
+    run: BlockwisePass,
+    blocks: list[Block],
+    labels: Tensor,
+    weight: Tensor | None = None,
+    adjust: Adjust | None = None,
+) -> None:
+    """Add samples with class indices; `weight` (C,) weighs them by their category."""
+    assert run.margin is not None  # so that `logits` below is never the memory of the caller
+    for block in blocks:
+        label = labels[block.samples].unsqueeze(1)
+        # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
+        lowest = int(label.min()) if run.is_cpu else IGNORE
+        index = label if lowest >= 0 else label.clamp(min=0)
+        subtract_peak = not run.is_cpu
+        while True:
+            work = None if run.workspace is None else run.workspace[block.entries]
+            logits = run.flat[block.entries].to(run.dtype)
+            if run.scale == 1:
+                logits = torch.add(logits, run.margin, out=work)  # a tenth faster than with a factor
+            else:
+                logits = torch.add(run.margin, logits, alpha=run.scale, out=work)
+            if adjust is not None:
+                adjust(logits, index)
+            if subtract_peak:
+                logits.sub_(logits.amax(1, keepdim=True))
+            own_logit = logits.gather(1, index)
+            values = logits.exp_()
+            total = values.sum(1, keepdim=True)
+            if subtract_peak:
+                break
+            least, greatest = total.aminmax()
+            if least > 1e-30 and greatest < 1e30:  # as of most logits: that spares two passes
+                break
+            subtract_peak = True
+        total = total.double()
+        own_log_prob = (own_logit - total.log()).clamp_(max=0)
+        if lowest < 0:
+            own_log_prob.masked_fill_(label < 0, 0.0)
+        own_gradient = own_log_prob.expm1()  # p_y - 1
+        factor = 1 / (total * run.stored_divisor)
+        if weight is not None:
+            own_weight = weight[index]
+            own_log_prob *= own_weight
+            own_gradient *= own_weight
+            factor *= own_weight
+        run.loss -= own_log_prob.sum()
+        run.positive.index_add_(0, index.flatten(), own_gradient.neg().flatten())
+
+        gradient = values.mul_(factor.to(values.dtype))
+        if lowest >= 0:
+            gradient.scatter_(1, index, 0.0)
+        else:
+            gradient.scatter_(1, index, gradient.gather(1, index).masked_fill_(label >= 0, 0.0))
+        if lowest == IGNORE:
+            gradient.masked_fill_(label == IGNORE, 0.0)
+        run.negative += gradient.sum(run.sample_dims)
+        if run.gradient is not None:
+            own_gradient = (own_gradient / run.stored_divisor).to(gradient.dtype)
+            if lowest < 0:
+                own_gradient = torch.where(label >= 0, own_gradient, gradient.gather(1, index))
+            gradient.scatter_(1, index, own_gradient)
+            if run.workspace is None:
+                run.gradient[block.entries] = gradient
+    run.negative *= run.stored_divisor
+
+
+def add_soft_cross_entropy(
+    run: BlockwisePass,
+    blocks: list[Block],
+    labels: Tensor,
+    weight: Tensor | None,
+    label_smoothing: float,
+) -> None:
+    """Add samples whose labels are probabilities, or class indices that are smoothed.
+
+    A sample with probabilities y is recorded as if it were C samples, one of each category j, with the weight y_j.
+    """
+    assert run.margin is not None
+    is_matrix = labels.dim() == run.flat.dim()
+    for block in blocks:
+        is_ignored = None
+        if is_matrix:
+            target = labels[block.entries].to(run.dtype)
+            _check_probabilities(target)
+        else:
+            label = labels[block.samples].unsqueeze(1)
+            is_ignored = label == IGNORE
+            target = torch.zeros_like(run.flat[block.entries], dtype=run.dtype)
+            target.scatter_(1, label.clamp(min=0), 1.0)
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / run.num_classes
+        if weight is not None:
+            target = target * weight.to(run.dtype)
+        logits = torch.add(run.margin, run.flat[block.entries].to(run.dtype), alpha=run.scale)
+        if is_ignored is not None:  # what an ignored row holds leaves no trace, not even NaN
+            logits.masked_fill_(is_ignored, 0.0)
+            target = target.masked_fill(is_ignored, 0.0)
+        log_probs = logits.log_softmax(1)
+        run.loss -= (log_probs * target).sum(dtype=torch.float64)
+        probs = log_probs.exp_()
+        total = target.sum(1, keepdim=True)
+        positive = target * (1 - probs)  # pulls z_j up
+        negative = probs.mul_(total - target)  # pushes z_j down, as a sample of another category
+        run.positive += positive.sum(run.sample_dims)
+        run.negative += negative.sum(run.sample_dims)
+        if run.gradient is not None:
+            run.gradient[block.entries] = negative.sub_(positive) / run.stored_divisor.to(run.dtype)
+
+
+def _check_probabilities(target: Tensor) -> None:
+    sums = target.sum(1)
+    is_probability, adds_up = (target >= 0) & target.isfinite(), (sums - 1).abs() <= ROW_SUM_TOLERANCE
+    if not target.is_cpu or not bool(is_probability.all() & adds_up.all()):
+        check_values(is_probability, target, "soft labels must be probabilities, finite and >= 0")
+        check_values(adds_up, sums, "soft labels of a sample must add up to 1")
 
 
 def lower_own_logit_(logits: Tensor, index: Tensor, *, label_margin: Tensor) -> None:
@@ -27,59 +147,3 @@ def seesaw_(
     own_log_count = log_counts.flatten()[index]
     rarity = torch.sub(log_counts.to(lead.dtype), own_log_count.to(lead.dtype), out=lead).clamp_(max=0)
     log_probs.add_(rarity, alpha=mitigation)
-
-
-def sweep_softmax(
-    sweep: Sweep,
-    labels: Tensor,
-    category_weights: Tensor | None = None,
-    adjust: Adjust | None = None,
-    temporaries: int = 0,
-) -> None:
-    """Cross-entropy of the samples; `category_weights` (C,) weigh them by their category."""
-    for block in sweep.blocks(temporaries):
-        label = BlockLabels(labels[block])
-        probs, total, own_logit = _exponentials(sweep, block, label, adjust)
-        own_log_prob = label.of_own((own_logit - total.log()).clamp_(max=0))
-        own_gradient = own_log_prob.expm1()  # p_y - 1
-        factor = 1 / (total * sweep.stored_divisor)
-        if category_weights is not None:
-            own_weight = category_weights[label.index]
-            own_log_prob *= own_weight
-            own_gradient *= own_weight
-            factor *= own_weight
-        sweep.loss -= own_log_prob.sum()
-        sweep.add_positive(label.index, own_gradient.neg())
-
-        gradient = probs.mul_(factor.to(probs.dtype))
-        label.clear(gradient)
-        sweep.negative += sweep.sum_samples(gradient)
-        label.put(gradient, own_gradient / sweep.stored_divisor)
-        sweep.store(block, gradient)
-    sweep.negative *= sweep.stored_divisor
-
-
-def _exponentials(
-    sweep: Sweep, block: Block, label: BlockLabels, adjust: Adjust | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(z) of a block up to a factor for each sample, their sum (R, 1, ...) in float64, and z_y on the same scale."""
-    if sweep.flat.device.type == "cpu":  # elsewhere asking for the range would cost a synchronisation
-        logits = _adjusted(sweep, block, label, adjust)
-        own_logit = logits.gather(1, label.index)
-        values = logits.exp_()
-        total = values.sum(1, keepdim=True)
-        least, greatest = total.aminmax()
-        if least > 1e-30 and greatest < 1e30:  # as of most logits: that spares two passes
-            return values, total.double(), own_logit
-    logits = _adjusted(sweep, block, label, adjust)
-    peak = logits.amax(1, keepdim=True)
-    own_logit = logits.gather(1, label.index) - peak
-    values = logits.sub_(peak).exp_()
-    return values, values.sum(1, keepdim=True).double(), own_logit
-
-
-def _adjusted(sweep: Sweep, block: Block, label: BlockLabels, adjust: Adjust | None) -> Tensor:
-    logits = sweep.read_shifted(block, out=sweep.workspace(block))
-    if adjust is not None:
-        adjust(logits, label.index)
-    return logits

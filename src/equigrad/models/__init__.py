@@ -15,50 +15,57 @@ from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0 as DilatedEfficientNetLite0
-    from equigrad.models.backbones.dilated_resnet import dilated_resnet50 as dilated_resnet50
-    from equigrad.models.backbones.dilated_resnet import dilated_resnet101 as dilated_resnet101
-    from equigrad.models.backbones.efficientnet_lite import PACKAGE as PACKAGE
-    from equigrad.models.backbones.efficientnet_lite import EfficientNetLite0 as EfficientNetLite0
-    from equigrad.models.backbones.resnets import TORCHVISION as TORCHVISION
-    from equigrad.models.backbones.resnets import resnet50 as resnet50
-    from equigrad.models.backbones.resnets import resnet152 as resnet152
-    from equigrad.models.backbones.resnets import resnext50 as resnext50
+    from equigrad.models.backbones.dilated_resnet import (
+        dilated_resnet50 as dilated_resnet50,
+        dilated_resnet101 as dilated_resnet101,
+    )
+    from equigrad.models.backbones.efficientnet_lite import PACKAGE as PACKAGE, EfficientNetLite0 as EfficientNetLite0
+    from equigrad.models.backbones.resnets import (
+        TORCHVISION as TORCHVISION,
+        resnet50 as resnet50,
+        resnet152 as resnet152,
+        resnext50 as resnext50,
+    )
     from equigrad.models.backbones.small_conv_net import SmallConvNet as SmallConvNet
     from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
-    from equigrad.models.classification.classifier import Classifier as Classifier
-    from equigrad.models.classification.classifier import Scores as Scores
-    from equigrad.models.classification.classifier import build_classifier as build_classifier
+    from equigrad.models.classification.classifier import Classifier as Classifier, build_classifier as build_classifier
     from equigrad.models.classification.cosine_classifier import CosineClassifier as CosineClassifier
-    from equigrad.models.detection.one_stage.atss import atss as atss
-    from equigrad.models.detection.one_stage.atss import improved_atss as improved_atss
+    from equigrad.models.detection.one_stage.atss import atss as atss, improved_atss as improved_atss
     from equigrad.models.detection.one_stage.detector import DenseDetector as DenseDetector
     from equigrad.models.detection.one_stage.fcos import fcos as fcos
     from equigrad.models.detection.one_stage.paa import paa as paa
     from equigrad.models.detection.one_stage.retinanet import retinanet as retinanet
-    from equigrad.models.detection.one_stage.yolox import yolox as yolox
-    from equigrad.models.detection.one_stage.yolox import yolox_star as yolox_star
-    from equigrad.models.detection.pyramids.csp_darknet import CSPDarknetPAFPN as CSPDarknetPAFPN
-    from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_m as csp_darknet_m
-    from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_s as csp_darknet_s
+    from equigrad.models.detection.one_stage.yolox import yolox as yolox, yolox_star as yolox_star
+    from equigrad.models.detection.pyramids.csp_darknet import (
+        CSPDarknetPAFPN as CSPDarknetPAFPN,
+        csp_darknet_m as csp_darknet_m,
+        csp_darknet_s as csp_darknet_s,
+    )
     from equigrad.models.detection.pyramids.feature_pyramid import FeaturePyramid as FeaturePyramid
     from equigrad.models.detection.pyramids.lite_fpn import LiteFPN as LiteFPN
-    from equigrad.models.detection.pyramids.resnet_fpn import ResNetFPN as ResNetFPN
-    from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn as resnet50_fpn
-    from equigrad.models.detection.pyramids.resnet_fpn import resnet101_fpn as resnet101_fpn
+    from equigrad.models.detection.pyramids.resnet_fpn import (
+        ResNetFPN as ResNetFPN,
+        resnet50_fpn as resnet50_fpn,
+        resnet101_fpn as resnet101_fpn,
+    )
     from equigrad.models.detection.pyramids.small_fpn import SmallFPN as SmallFPN
     from equigrad.models.detection.two_stage.mask_head import paste_masks as paste_masks
-    from equigrad.models.detection.two_stage.rcnn import RCNN as RCNN
-    from equigrad.models.detection.two_stage.rcnn import faster_rcnn as faster_rcnn
-    from equigrad.models.detection.two_stage.rcnn import mask_rcnn as mask_rcnn
-    from equigrad.models.scores import SigmoidObjectnessScores as SigmoidObjectnessScores
-    from equigrad.models.scores import SigmoidScores as SigmoidScores
-    from equigrad.models.scores import SoftmaxObjectnessScores as SoftmaxObjectnessScores
-    from equigrad.models.scores import SoftmaxScores as SoftmaxScores
-    from equigrad.models.scores import bias_for_prior as bias_for_prior
+    from equigrad.models.detection.two_stage.rcnn import (
+        RCNN as RCNN,
+        faster_rcnn as faster_rcnn,
+        mask_rcnn as mask_rcnn,
+    )
+    from equigrad.models.scores import (
+        Scores as Scores,
+        SigmoidObjectnessScores as SigmoidObjectnessScores,
+        SigmoidScores as SigmoidScores,
+        SoftmaxObjectnessScores as SoftmaxObjectnessScores,
+        SoftmaxScores as SoftmaxScores,
+        bias_for_prior as bias_for_prior,
+    )
     from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead as DeepLabV3PlusHead
     from equigrad.models.segmentation.pspnet import PSPHead as PSPHead
-    from equigrad.models.segmentation.segmenter import Segmenter as Segmenter
-    from equigrad.models.segmentation.segmenter import build_segmenter as build_segmenter
+    from equigrad.models.segmentation.segmenter import Segmenter as Segmenter, build_segmenter as build_segmenter
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
@@ -69,7 +76,7 @@ else:
             "backbones.resnets": ["TORCHVISION", "resnet50", "resnet152", "resnext50"],
             "backbones.small_conv_net": ["SmallConvNet"],
             "backbones.small_encoder": ["SmallEncoder"],
-            "classification.classifier": ["Classifier", "Scores", "build_classifier"],
+            "classification.classifier": ["Classifier", "build_classifier"],
             "classification.cosine_classifier": ["CosineClassifier"],
             "detection.one_stage.atss": ["atss", "improved_atss"],
             "detection.one_stage.detector": ["DenseDetector"],
@@ -85,6 +92,7 @@ else:
             "detection.two_stage.mask_head": ["paste_masks"],
             "detection.two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
             "scores": [
+                "Scores",
                 "SigmoidObjectnessScores",
                 "SigmoidScores",
                 "SoftmaxObjectnessScores",

@@ -1,8 +1,21 @@
 """Scores: from the logits of a head to category probabilities, apart from the loss that trained it."""
 
 import math
+from typing import Protocol
 
 from torch import Tensor
+
+
+class Scores(Protocol):
+    """What turns the logits of a head into scores: any object with these two, such as those below."""
+
+    def num_logits(self, num_classes: int) -> int:
+        """Columns the head must have for C categories."""
+        ...
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Scores (N, C, ...) of logits (N, num_logits, ...)."""
+        ...
 
 
 class SoftmaxScores:

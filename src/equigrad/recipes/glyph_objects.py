@@ -10,8 +10,7 @@ What they come to is in docs/evidence/one_stage.md and two_stage.md.
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
-from equigrad.recipes.methods import one_stage as one_stage_methods
-from equigrad.recipes.methods import two_stage as two_stage_methods
+from equigrad.recipes.methods import one_stage as one_stage_methods, two_stage as two_stage_methods
 from equigrad.tasks.backbones import SmallPyramid
 from equigrad.tasks.detection.data import GlyphObjects
 from equigrad.tasks.detection.detectors import RCNN, ImprovedAtss

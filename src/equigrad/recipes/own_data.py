@@ -8,8 +8,7 @@ equigrad train own_data:instance_segmentation --set data.train=train.json --set 
 
 from equigrad.engine import SGD, Cosine, Poly, Schedule, TrainSettings, Warmup
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
-from equigrad.recipes.methods import classification as image_methods
-from equigrad.recipes.methods import one_stage, two_stage
+from equigrad.recipes.methods import classification as image_methods, one_stage, two_stage
 from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method
 from equigrad.tasks.backbones import DilatedLite0, Lite0, Lite0Pyramid
 from equigrad.tasks.classification.data import OwnImages

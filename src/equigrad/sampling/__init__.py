@@ -1,8 +1,8 @@
 """Samplers for long-tailed data: repeat-factor sampling (RFS) and class-balanced sampling (CBS).
 
 A sampler fixes one *global order* of image indices for every epoch, which depends on its seed and the epoch only.
-Rank r of R takes the places r, r + R, r + 2R, … of it. The *position* is how many places all ranks together have
-consumed, so a job may stop after any step and go on with another number of ranks.
+Rank r of R takes the indices number r, r + R, r + 2R, … of it. The *position* is how many indices all ranks together
+have consumed, so a job may stop after any step and go on with another number of ranks.
 
     sampler = RepeatFactorSampler(image_categories, threshold=suggest_threshold(image_categories))
     print(sampler.preview())                    # what it does to the epoch, before training
@@ -21,8 +21,8 @@ from equigrad.sampling.samplers import (
     BalancedForm,
     ClassBalancedSampler,
     RepeatFactorSampler,
-    ResumableSampler,
     Rounding,
+    SeededSampler,
     ShuffledSampler,
 )
 
@@ -36,8 +36,8 @@ __all__ = [
     "GroupPreview",
     "ImageCategories",
     "RepeatFactorSampler",
-    "ResumableSampler",
     "Rounding",
+    "SeededSampler",
     "ShuffledSampler",
     "category_repeat_factors",
     "image_repeat_factors",

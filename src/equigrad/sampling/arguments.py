@@ -16,9 +16,10 @@ def checked_int(name: str, value: int, *, minimum: int) -> int:
     """An integer of at least `minimum`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if not minimum <= value < 2**63:
-        raise ValueError(f"{name} must be at least {minimum} and fit 64 bits, got {value}")
-    return operator.index(value)
+    number = operator.index(value)
+    if not minimum <= number < 2**63:
+        raise ValueError(f"{name} must be at least {minimum} and fit 64 bits, got {number}")
+    return number
 
 
 def checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Repeat-factor and class-balanced samplers: seeded, rank aware, resumable at any place."""
+"""Repeat-factor and class-balanced samplers: seeded, rank aware, resumable after any step."""
 
 import math
 from abc import abstractmethod
@@ -19,7 +19,7 @@ Rounding = Literal["ceil", "stochastic", "floor"]
 BalancedForm = Literal["cycle", "replacement"]
 
 
-class ResumableSampler(Sampler[int]):
+class SeededSampler(Sampler[int]):
     """An order of images per epoch, shared among ranks and resumable at any step; the base of the samplers here.
 
     Iterating yields this rank's part of the epoch and then moves on to the next epoch, with or without `set_epoch`.
@@ -47,11 +47,11 @@ class ResumableSampler(Sampler[int]):
 
     @property
     def position(self) -> int:
-        """Places of the epoch's global order that all ranks together have consumed, padding not counted."""
+        """Indices of the epoch's global order that all ranks together have consumed, padding not counted."""
         return self._position
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; the epoch the sampler is in keeps the place it was resumed at."""
+        """Go to the start of an epoch; the epoch the sampler is in keeps the position it was resumed at."""
         epoch = checked_int("epoch", epoch, minimum=0)
         self._seek(epoch, self._start if epoch == self._epoch else 0)
 
@@ -63,18 +63,18 @@ class ResumableSampler(Sampler[int]):
         order = self._epoch_order(epoch)
         num_indices = self._shard_length(len(order) - start)
         # The padding wraps round to the start of the epoch, several times if there are more ranks than images.
-        places = (start + self.rank + self.num_replicas * torch.arange(num_indices)) % len(order)
-        for count, index in enumerate(order[places].tolist(), start=1):
+        positions = (start + self.rank + self.num_replicas * torch.arange(num_indices)) % len(order)
+        for count, index in enumerate(order[positions].tolist(), start=1):
             self._position = min(start + count * self.num_replicas, len(order))
             yield index
         self._seek(epoch + 1, 0)
 
     def state_dict(self, *, epoch: int | None = None, position: int | None = None) -> dict[str, Any]:
-        """Place and identity of the sampler, of plain numbers and strings and the same on all ranks.
+        """Position and identity of the sampler, of plain numbers and strings and the same on all ranks.
 
-        Without arguments the place is that of the last index *yielded*. The workers of a `DataLoader` fetch ahead of
-        the training, to the end of the epoch even, so a training loop says up to which place it has *trained*: its
-        epoch and its position, the samples of all ranks since the epoch began (batches * batch size * ranks).
+        Without arguments it is the position after the last index *yielded*. The workers of a `DataLoader` fetch ahead
+        of the training, even to the end of the epoch, so a training loop says how far it has *trained*: its epoch and
+        its position, the samples of all ranks since the epoch began (batches * batch size * ranks).
         """
         if (epoch is None) != (position is None):
             raise ValueError(f"epoch and position are given together or not at all, got {epoch} and {position}")
@@ -116,8 +116,10 @@ class ResumableSampler(Sampler[int]):
             raise ValueError(f"position must be at most {length}, the length of epoch {epoch}, got {position}")
         return min(position, length)
 
-    def _shard_length(self, num_places: int) -> int:
-        return num_places // self.num_replicas if self.drop_last else math.ceil(num_places / self.num_replicas)
+    def _shard_length(self, num_indices_left: int) -> int:
+        return (
+            num_indices_left // self.num_replicas if self.drop_last else math.ceil(num_indices_left / self.num_replicas)
+        )
 
     def _identity(self) -> dict[str, Any]:
         """What the global order depends on, besides the epoch."""
@@ -144,7 +146,7 @@ class ResumableSampler(Sampler[int]):
         """How often an epoch holds each image, on average over epochs, (I,) float64."""
 
 
-class ShuffledSampler(ResumableSampler):
+class ShuffledSampler(SeededSampler):
     """Every image once in an epoch, in a new random order each time.
 
     Args:
@@ -176,7 +178,7 @@ class ShuffledSampler(ResumableSampler):
         return torch.ones(self.presence.num_images, dtype=torch.float64)
 
 
-class RepeatFactorSampler(ResumableSampler):
+class RepeatFactorSampler(SeededSampler):
     r"""Repeat-factor sampling (RFS): images with rare categories come several times in an epoch.
 
     $f_c$ is the share of images that contain category c, $r_c = \max(1, \sqrt{t / f_c})$ its repeat factor, and an
@@ -248,7 +250,7 @@ class RepeatFactorSampler(ResumableSampler):
         return f"threshold {self.threshold:g} repeats no image here; suggest_threshold gives {suggestion:.3g}"
 
 
-class ClassBalancedSampler(ResumableSampler):
+class ClassBalancedSampler(SeededSampler):
     """Class-balanced sampling (CBS): choose a category, all equally often, then one of its images.
 
     Images without category are never drawn, categories without images neither. An image of several categories is
@@ -307,15 +309,15 @@ class ClassBalancedSampler(ResumableSampler):
         return self._images_by_class[self._first[slots] + (draws * self._counts[slots]).long()]
 
     def _cycle_order(self, start: int) -> Tensor:
-        """The images at places start, start + 1, … of the endless stream."""
-        place = torch.arange(start, start + self.num_samples)
-        visit = place // self.per_class
+        """The images at positions start, start + 1, … of the endless stream."""
+        position = torch.arange(start, start + self.num_samples)
+        visit = position // self.per_class
         cycle, turn = visit // len(self._classes), visit % len(self._classes)
         slots = self._class_cycles(int(cycle[0]), int(cycle[-1]))[
             cycle - cycle[0], turn
         ]  # (S,) which of the K categories
         # Every cycle visits a category once, so its images drawn before are a matter of counting.
-        draw = cycle * self.per_class + place % self.per_class
+        draw = cycle * self.per_class + position % self.per_class
         return self._image_cycles(slots, draw // self._counts[slots], draw % self._counts[slots])
 
     def _class_cycles(self, first: int, last: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random-looking numbers that can be computed for any place of a stream without those before it."""
+"""Random-looking numbers that can be computed for any position of a stream without those before it."""
 
 import torch
 from torch import Tensor

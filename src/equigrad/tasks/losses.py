@@ -49,7 +49,7 @@ class AlignedCrossEntropy:
     def build(self, counts: CategoryCounts) -> nn.Module:
         """The loss for a training set."""
         weights = equigrad.decoupling.alignment_weights(counts.images.tolist(), self.power)
-        return equigrad.CrossEntropyLoss(category_weights=weights)
+        return equigrad.CrossEntropyLoss(weight=weights)
 
 
 @dataclass(frozen=True)

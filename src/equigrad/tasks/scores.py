@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import equigrad
 from equigrad.calibration import AdjustedScores, NorCalScores
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.two_stage.roi_scores import SoftmaxBackgroundScores, TwoWayObjectnessScores
+from equigrad.models.scores import Scores
 from equigrad.tasks.losses import CategoryCounts
 
 

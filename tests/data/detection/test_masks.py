@@ -4,8 +4,7 @@ import pickle
 import numpy as np
 import pycocotools.mask as coco_mask
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from detection_on_disk import annotation, coco, write_json

@@ -1,8 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from equigrad.evaluation.detection import json_entries as module
 from equigrad.evaluation.detection.json_entries import json_entries

@@ -1,7 +1,6 @@
 import numpy as np
 import pycocotools.mask as mask_api
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection import matching
 from equigrad.evaluation.detection.matching import (

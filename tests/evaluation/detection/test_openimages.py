@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator, count_groups

@@ -1,8 +1,7 @@
 import numpy as np
 import pycocotools.mask as mask_api
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 

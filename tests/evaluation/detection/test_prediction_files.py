@@ -4,8 +4,7 @@ import tracemalloc
 import numpy as np
 import pycocotools.mask as mask_api
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
 from equigrad.evaluation.detection.predictions import IdTable

@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection.prediction_files import read_predictions
 from equigrad.evaluation.detection.rules import COCO, LVIS, Rules, select, within_limit

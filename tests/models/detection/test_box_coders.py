@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.testing import assert_close
 
 from equigrad.models.detection.box_coders import LARGEST_GROWTH, CentreCoder, DeltaCoder, DistanceCoder

@@ -14,7 +14,7 @@ SIZE = (13, 17)  # no multiple of the logits' 4 x 5
 COUNTS = [50, 20, 10, 5, 1]
 TILED = {
     "cross-entropy": lambda: equigrad.CrossEntropyLoss(),
-    "weighted cross-entropy": lambda: equigrad.CrossEntropyLoss(category_weights=COUNTS),
+    "weighted cross-entropy": lambda: equigrad.CrossEntropyLoss(weight=COUNTS),
     "BCE": lambda: equigrad.BinaryCrossEntropyLoss(),
     "focal": lambda: equigrad.FocalLoss(),
     "balanced softmax": lambda: equigrad.BalancedSoftmaxLoss(COUNTS),
@@ -26,8 +26,8 @@ TILED = {
 REFUSED = {
     "Seesaw": (lambda: equigrad.SeesawLoss(NUM_CLASSES), "state besides its statistics, category_counts"),
     "LDAM": (lambda: equigrad.LDAMLoss(COUNTS), "state besides its statistics, num_steps"),
-    "BAGS": (lambda: equigrad.GroupedSoftmaxLoss(COUNTS), "state besides its statistics, draws"),
-    "federated": (lambda: equigrad.FederatedLoss(COUNTS), "state besides its statistics, draws"),
+    "BAGS": (lambda: equigrad.GroupedSoftmaxLoss(COUNTS), "state besides its statistics, uniform"),
+    "federated": (lambda: equigrad.FederatedLoss(COUNTS), "state besides its statistics, uniform"),
     "objectness": (
         lambda: equigrad.WithObjectness(equigrad.SigmoidEqualizationLoss(NUM_CLASSES - 1)),
         "state besides its statistics, loss.statistics",
@@ -92,6 +92,26 @@ def test_statistics_move_in_training_with_gradients_only(batches, wrapper):
     loss_fn(logits, labels)
     assert loss_fn.loss.training
     assert loss_fn.loss.statistics.positive.sum() > 0
+
+
+@pytest.mark.parametrize("wrapper", [LabelResolutionLoss, TiledLoss])
+def test_the_ignored_label_is_that_of_the_loss_inside(batches, wrapper):
+    expected_fn = wrapper(equigrad.SoftmaxEqualizationLoss(NUM_CLASSES))
+    loss_fn = wrapper(equigrad.SoftmaxEqualizationLoss(NUM_CLASSES, ignore_index=255))
+    for logits, labels in batches:
+        expected = loss_and_gradient(expected_fn, logits, labels)
+        result = loss_and_gradient(loss_fn, logits, labels.masked_fill(labels == equigrad.IGNORE, 255))
+        assert_close(result, expected, rtol=0, atol=0)
+    assert_close(loss_fn.state_dict(), expected_fn.state_dict(), rtol=0, atol=0)
+
+
+def test_the_tiles_of_a_batch_are_one_step_of_forgetting(batches):
+    """Half of the old statistics stay, however many tiles there are."""
+    loss_fn = TiledLoss(equigrad.SigmoidEqualizationLoss(NUM_CLASSES, half_life=1.0), max_elements=1)
+    loss_fn.loss.statistics.positive.fill_(1e6)
+    logits, labels = batches[0]
+    loss_fn(logits, labels)
+    assert ((loss_fn.loss.statistics.positive - 5e5).abs() < 10).all()
 
 
 @pytest.mark.parametrize("wrapper", [LabelResolutionLoss, DecoderResolutionLoss, TiledLoss])

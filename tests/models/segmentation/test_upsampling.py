@@ -1,7 +1,6 @@
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.testing import assert_close
 
 from equigrad.models.segmentation.upsampling import row_tiles, upsample

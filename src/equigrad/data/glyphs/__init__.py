@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:  # what editors and type checkers see
-    from equigrad.data.glyphs.drawing import GlyphSet as GlyphSet
-    from equigrad.data.glyphs.drawing import choose_glyphs as choose_glyphs
-    from equigrad.data.glyphs.files import write_classification as write_classification
-    from equigrad.data.glyphs.files import write_detection as write_detection
-    from equigrad.data.glyphs.files import write_segmentation as write_segmentation
-    from equigrad.data.glyphs.layout import GlyphData as GlyphData
-    from equigrad.data.glyphs.layout import glyph_images as glyph_images
-    from equigrad.data.glyphs.scenes import Scene as Scene
-    from equigrad.data.glyphs.scenes import SceneStyle as SceneStyle
-    from equigrad.data.glyphs.scenes import render_scene as render_scene
+    from equigrad.data.glyphs.drawing import GlyphSet as GlyphSet, choose_glyphs as choose_glyphs
+    from equigrad.data.glyphs.files import (
+        write_classification as write_classification,
+        write_detection as write_detection,
+        write_segmentation as write_segmentation,
+    )
+    from equigrad.data.glyphs.layout import GlyphData as GlyphData, glyph_images as glyph_images
+    from equigrad.data.glyphs.scenes import Scene as Scene, SceneStyle as SceneStyle, render_scene as render_scene
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,

@@ -6,18 +6,25 @@ from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:  # what editors and type checkers see
     from equigrad.evaluation.detection.annotations import Annotations as Annotations
-    from equigrad.evaluation.detection.evaluator import DetectionEvaluator as DetectionEvaluator
-    from equigrad.evaluation.detection.evaluator import evaluate as evaluate
-    from equigrad.evaluation.detection.evaluator import evaluate_predictions as evaluate_predictions
-    from equigrad.evaluation.detection.evaluator import load_predictions as load_predictions
-    from equigrad.evaluation.detection.openimages import OpenImagesEvaluator as OpenImagesEvaluator
-    from equigrad.evaluation.detection.openimages import OpenImagesRow as OpenImagesRow
-    from equigrad.evaluation.detection.prediction_files import read_predictions as read_predictions
-    from equigrad.evaluation.detection.prediction_files import write_predictions as write_predictions
-    from equigrad.evaluation.detection.prediction_shards import PredictionWriter as PredictionWriter
-    from equigrad.evaluation.detection.prediction_shards import read_shards as read_shards
-    from equigrad.evaluation.detection.result import DetectionResult as DetectionResult
-    from equigrad.evaluation.detection.result import DetectionRow as DetectionRow
+    from equigrad.evaluation.detection.evaluator import (
+        DetectionEvaluator as DetectionEvaluator,
+        evaluate as evaluate,
+        evaluate_predictions as evaluate_predictions,
+        load_predictions as load_predictions,
+    )
+    from equigrad.evaluation.detection.openimages import (
+        OpenImagesEvaluator as OpenImagesEvaluator,
+        OpenImagesRow as OpenImagesRow,
+    )
+    from equigrad.evaluation.detection.prediction_files import (
+        read_predictions as read_predictions,
+        write_predictions as write_predictions,
+    )
+    from equigrad.evaluation.detection.prediction_shards import (
+        PredictionWriter as PredictionWriter,
+        read_shards as read_shards,
+    )
+    from equigrad.evaluation.detection.result import DetectionResult as DetectionResult, DetectionRow as DetectionRow
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,

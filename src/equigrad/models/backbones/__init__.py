@@ -6,24 +6,27 @@ from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0 as DilatedEfficientNetLite0
-    from equigrad.models.backbones.dilated_resnet import dilated_resnet50 as dilated_resnet50
-    from equigrad.models.backbones.dilated_resnet import dilated_resnet101 as dilated_resnet101
-    from equigrad.models.backbones.efficientnet_lite import PACKAGE as PACKAGE
-    from equigrad.models.backbones.efficientnet_lite import EfficientNetLite0 as EfficientNetLite0
-    from equigrad.models.backbones.encoder_maps import EncoderChannels as EncoderChannels
-    from equigrad.models.backbones.encoder_maps import EncoderMaps as EncoderMaps
-    from equigrad.models.backbones.normalization import EFFICIENTNET_LITE as EFFICIENTNET_LITE
-    from equigrad.models.backbones.normalization import HALF as HALF
-    from equigrad.models.backbones.normalization import IMAGENET as IMAGENET
-    from equigrad.models.backbones.normalization import INATURALIST18 as INATURALIST18
-    from equigrad.models.backbones.normalization import Normalization as Normalization
-    from equigrad.models.backbones.normalization import PixelStatistics as PixelStatistics
-    from equigrad.models.backbones.pretrained import load_backbone as load_backbone
-    from equigrad.models.backbones.pretrained import read_weights as read_weights
-    from equigrad.models.backbones.resnets import TORCHVISION as TORCHVISION
-    from equigrad.models.backbones.resnets import resnet50 as resnet50
-    from equigrad.models.backbones.resnets import resnet152 as resnet152
-    from equigrad.models.backbones.resnets import resnext50 as resnext50
+    from equigrad.models.backbones.dilated_resnet import (
+        dilated_resnet50 as dilated_resnet50,
+        dilated_resnet101 as dilated_resnet101,
+    )
+    from equigrad.models.backbones.efficientnet_lite import PACKAGE as PACKAGE, EfficientNetLite0 as EfficientNetLite0
+    from equigrad.models.backbones.encoder_maps import EncoderChannels as EncoderChannels, EncoderMaps as EncoderMaps
+    from equigrad.models.backbones.normalization import (
+        EFFICIENTNET_LITE as EFFICIENTNET_LITE,
+        HALF as HALF,
+        IMAGENET as IMAGENET,
+        INATURALIST18 as INATURALIST18,
+        Normalization as Normalization,
+        PixelStatistics as PixelStatistics,
+    )
+    from equigrad.models.backbones.pretrained import load_backbone as load_backbone, read_weights as read_weights
+    from equigrad.models.backbones.resnets import (
+        TORCHVISION as TORCHVISION,
+        resnet50 as resnet50,
+        resnet152 as resnet152,
+        resnext50 as resnext50,
+    )
     from equigrad.models.backbones.small_conv_net import SmallConvNet as SmallConvNet
     from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
 else:

@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from equigrad.models.classification.classifier import Classifier as Classifier
-    from equigrad.models.classification.classifier import Scores as Scores
-    from equigrad.models.classification.classifier import build_classifier as build_classifier
+    from equigrad.models.classification.classifier import Classifier as Classifier, build_classifier as build_classifier
     from equigrad.models.classification.cosine_classifier import CosineClassifier as CosineClassifier
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "classifier": ["Classifier", "Scores", "build_classifier"],
+            "classifier": ["Classifier", "build_classifier"],
             "cosine_classifier": ["CosineClassifier"],
         },
     )

@@ -12,24 +12,12 @@ those inside a backbone are in its module. "Last block and classifier trained", 
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
 from equigrad.models.classification.cosine_classifier import CosineClassifier
-from equigrad.models.scores import bias_for_prior
-
-
-class Scores(Protocol):
-    """From logits to category probabilities; see `equigrad.models.scores`."""
-
-    def num_logits(self, num_classes: int) -> int:
-        """Columns the classifier must have."""
-        ...
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Scores (N, C) of logits."""
-        ...
+from equigrad.models.scores import Scores, bias_for_prior
 
 
 class Classifier(nn.Module):

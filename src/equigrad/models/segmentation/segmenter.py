@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from equigrad.labels import IGNORE
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
-from equigrad.models.classification.classifier import Scores
+from equigrad.models.scores import Scores
 from equigrad.models.segmentation.fcn import FCNHead, PixelClassifier
 from equigrad.models.segmentation.sliding_window import Network, PixelLabels, PixelScores, WholeImage
 from equigrad.models.segmentation.upsampled_loss import LabelResolutionLoss

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from equigrad.labels import IGNORE
-from equigrad.models.segmentation.upsampling import MAX_ELEMENTS, RowTile, row_tiles, upsample
+from equigrad.models.segmentation.upsampling import MAX_ELEMENTS, row_tiles, upsample
+from equigrad.statistics import one_batch
 
 
 class LabelResolutionLoss(nn.Module):
@@ -40,7 +40,7 @@ class LabelResolutionLoss(nn.Module):
 
 
 class DecoderResolutionLoss(nn.Module):
-    """Downsample the labels to the size of the logits: each logit meets the label in the middle of its place.
+    """Downsample the labels to the size of the logits: each logit meets the label at its centre.
 
     Args:
         loss: called with logits (N, K, h, w) and labels (N, h, w).
@@ -53,8 +53,8 @@ class DecoderResolutionLoss(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of logits (N, K, h, w) against labels (N, H, W)."""
         for dim in (1, 2):
-            size, place = labels.shape[dim], torch.arange(logits.shape[dim + 1], device=labels.device)
-            labels = labels.index_select(dim, (2 * place + 1) * size // (2 * logits.shape[dim + 1]))
+            size, index = labels.shape[dim], torch.arange(logits.shape[dim + 1], device=labels.device)
+            labels = labels.index_select(dim, (2 * index + 1) * size // (2 * logits.shape[dim + 1]))
         loss: Tensor = self.loss(logits, labels)
         return loss
 
@@ -62,94 +62,70 @@ class DecoderResolutionLoss(nn.Module):
 class TiledLoss(nn.Module):
     """Upsample the logits and reduce them in tiles of some rows; loss, gradient and statistics are those of the whole.
 
-    The tiles are formed with the loss in evaluation mode, so that its weights stay those of earlier batches, and the
-    statistics receive their sum as one batch. That is exact for a loss that is a mean over pixels and has no state but
-    gradient statistics: cross-entropy, BCE, focal loss, their equalization losses and margins from counts. Others
-    (Seesaw, LADE, LDAM, BAGS, the federated loss, an objectness branch) look at the batch as a whole and are refused.
+    The tiles are `one_batch`: the loss has the weights of earlier batches in all of them, and its statistics move once.
+    That is exact for a loss that is a mean over pixels and has no state but gradient statistics: cross-entropy, BCE,
+    focal loss, their equalization losses and margins from counts. Others (Seesaw, LADE, LDAM, BAGS, the federated loss,
+    an objectness branch) look at the batch as a whole and are refused.
 
     Args:
-        loss: called with logits (N, K, R, W), labels (N, R, W) and `normalizer`; its statistics, if any, are
-            `loss.statistics`.
+        loss: a `CategoryLoss` with reduction "mean"; called with logits (N, K, R, W), labels (N, R, W), `normalizer`.
         max_elements: of a tile; at least one row of the whole batch.
     """
 
     def __init__(self, loss: nn.Module, *, max_elements: int = MAX_ELEMENTS) -> None:
         super().__init__()
-        state = list(loss.state_dict())
-        others = [name for name in state if not name.startswith("statistics.")]
+        others = [name for name in loss.state_dict() if not name.startswith("statistics.")]
         if others:
             raise ValueError(f"{type(loss).__name__} cannot be tiled: it has state besides its statistics, {others[0]}")
         self.loss = loss
         self.max_elements = max_elements
-        self.has_statistics = bool(state)
         self.is_checked = False
+
+    @property
+    def ignore_index(self) -> int:
+        """The label of pixels that do not count, that of the loss inside."""
+        ignore_index: Any = self.loss.ignore_index
+        return int(ignore_index)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Loss of logits (N, K, h, w) against labels (N, H, W)."""
-        is_training = self.loss.training
-        self.loss.eval()
-        try:
-            if not self.is_checked:
-                self._check_mean_over_pixels(logits)
-            total, gradient, gradient_sums = self._sweep(logits.detach(), labels)
-        finally:
-            self.loss.train(is_training)
-        num_counted = (labels != IGNORE).sum(dtype=torch.float64)
-        if self.has_statistics and is_training and torch.is_grad_enabled():
-            # Its contract: gradient sums of the undivided loss, and what it is divided by.
-            statistics: Any = self.loss.statistics
-            statistics.update(*gradient_sums, num_counted)
+        if not self.is_checked:
+            self._check_mean_over_pixels(logits)
+        num_counted = (labels != self.ignore_index).sum(dtype=torch.float64)
+        with one_batch(self.loss, divisor=num_counted):
+            total, gradient = self._sum_tiles(logits, labels)
         divisor = num_counted.clamp(min=1)
+        if gradient is None:
+            return (total / divisor).to(torch.promote_types(logits.dtype, torch.float32))
         loss: Tensor = _KnownGradient.apply(logits, (total / divisor).to(gradient.dtype), gradient.div_(divisor))
         return loss
 
-    def _sweep(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Summed loss, its gradient (N, K, h, w), and the sums of |d loss / d upsampled logit|, (2, K)."""
-        height, width = labels.shape[-2:]
+    def _sum_tiles(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Summed loss and, where gradients are enabled, its gradient (N, K, h, w)."""
         total = logits.new_zeros((), dtype=torch.float64)
-        gradient = torch.zeros_like(logits, dtype=torch.promote_types(logits.dtype, torch.float32))
-        gradient_sums = logits.new_zeros(2, logits.shape[1], dtype=torch.float64)
-        for tile in row_tiles(logits, (height, width), self.max_elements):
-            value, band_gradient = self._tile(logits[:, :, tile.band], labels[:, tile.rows], tile, gradient_sums)
-            total += value
-            gradient[:, :, tile.band] += band_gradient
-        return total, gradient, gradient_sums
-
-    @torch.enable_grad()
-    def _tile(self, band: Tensor, labels: Tensor, tile: RowTile, gradient_sums: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss of a tile and its gradient (N, K, b, w); adds to the gradient sums."""
-        band = band.requires_grad_()
-        logits = upsample(band, tile, labels.shape[-1])
-        value = self.loss(logits, labels, normalizer=1.0)
-        band_gradient, tile_gradient = torch.autograd.grad(value, (band, logits))
-        if self.has_statistics:
-            _add_magnitudes(gradient_sums, tile_gradient, labels)
-        return value.detach(), band_gradient
+        gradient = None
+        if torch.is_grad_enabled():
+            gradient = torch.zeros_like(logits, dtype=torch.promote_types(logits.dtype, torch.float32))
+        for tile in row_tiles(logits, (labels.shape[-2], labels.shape[-1]), self.max_elements):
+            band = logits.detach()[:, :, tile.band].requires_grad_(gradient is not None)
+            value = self.loss(upsample(band, tile, labels.shape[-1]), labels[:, tile.rows], normalizer=1.0)
+            total += value.detach()
+            if gradient is not None:
+                gradient[:, :, tile.band] += torch.autograd.grad(value, band)[0]
+        return total, gradient
 
     @torch.no_grad()
     def _check_mean_over_pixels(self, logits: Tensor) -> None:
         """Try it on four pixels, one of them ignored."""
         num_logits = logits.shape[1]
         probe = torch.linspace(-2, 2, 4 * num_logits, dtype=torch.float64, device=logits.device).view(1, num_logits, 4)
-        labels = torch.tensor([[0, num_logits - 1, IGNORE, 0]], device=logits.device)
+        labels = torch.tensor([[0, num_logits - 1, self.ignore_index, 0]], device=logits.device)
         whole = self.loss(probe, labels)
         halves = zip(probe.chunk(2, dim=2), labels.chunk(2, dim=1), strict=True)
         parts = sum(self.loss(*half, normalizer=1.0) for half in halves) / 3
         if not torch.isclose(whole, parts, rtol=1e-4):
             raise ValueError(f"{type(self.loss).__name__} cannot be tiled: it is not a mean over the counted pixels")
         self.is_checked = True
-
-
-@torch.no_grad()
-def _add_magnitudes(sums: Tensor, gradient: Tensor, labels: Tensor) -> None:
-    """Add |gradient| of labelled entries to the first row of `sums` (2, K), of all others to the second.
-
-    The gradient is used up. Where a pixel is ignored it is 0, so that it does not matter where it goes.
-    """
-    index = labels.clamp(min=0).unsqueeze(1)
-    magnitude = gradient.abs_()
-    sums[0].index_add_(0, index.flatten(), magnitude.gather(1, index).flatten().double())
-    sums[1] += magnitude.scatter_(1, index, 0.0).sum((0, 2, 3)).double()
 
 
 class _KnownGradient(torch.autograd.Function):
@@ -165,6 +141,9 @@ class _KnownGradient(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             # Without a graph of the gradient, a penalty on it would silently train nothing.
-            raise RuntimeError("a TiledLoss cannot be differentiated twice: create_graph must be False")
+            raise RuntimeError(
+                "a TiledLoss cannot be differentiated twice: create_graph must be False. Use a LabelResolutionLoss "
+                'around a loss with reduction="none"'
+            )
         (gradient,) = ctx.saved_tensors
         return (gradient * upstream).to(ctx.dtype), None, None

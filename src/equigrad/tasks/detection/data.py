@@ -16,8 +16,7 @@ from equigrad.data.glyphs.files import write_detection
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.glyphs.scenes import SCENE
 from equigrad.data.held_out import held_out
-from equigrad.evaluation.detection.evaluator import DetectionEvaluator
-from equigrad.evaluation.detection.evaluator import Protocol as Benchmark
+from equigrad.evaluation.detection.evaluator import DetectionEvaluator, Protocol as Benchmark
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
 
 IouTypes = tuple[Literal["bbox", "segm"], ...]

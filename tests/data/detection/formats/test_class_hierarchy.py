@@ -2,8 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy, read_hierarchy
 

@@ -2,8 +2,7 @@ import ntpath
 import posixpath
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from equigrad.data.detection.formats.coco_paths import image_path, inside
 

@@ -5,8 +5,7 @@ import statistics
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch.testing import assert_close
 
 from equigrad.models.detection.anchors import AnchorGrid

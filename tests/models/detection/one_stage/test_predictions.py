@@ -1,6 +1,5 @@
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.testing import assert_close
 
 from equigrad.models.detection.anchors import AnchorGrid

@@ -3,8 +3,7 @@ from collections import OrderedDict
 import pytest
 import torch
 import torchvision
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
 from torchvision.models.detection import (

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from equigrad.models.detection.pyramids.small_fpn import SmallFPN
 from models.pyramid_checks import check_bytes_and_fractions, check_channels_last, check_levels, moved_in_a_step

@@ -4,7 +4,6 @@ from functools import partial
 
 from torch import nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.atss import ATSSAssigner
 from equigrad.models.detection.box_coders import DeltaCoder
@@ -19,6 +18,7 @@ from equigrad.models.detection.one_stage.losses import (
     iou_quality,
 )
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 CELLS = 9
 """Nearest cells of each level that are candidates of an object; k is their number of anchors."""

@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from equigrad.labels import BACKGROUND, IGNORE
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.max_iou import Assignment
 from equigrad.models.detection.one_stage.head import LevelOutput
@@ -43,6 +42,7 @@ from equigrad.models.detection.one_stage.predictions import (
     join_quality,
     split,
 )
+from equigrad.models.scores import Scores
 from equigrad.statistics import one_batch
 
 Target = Mapping[str, Any]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.centre import SIZE_RANGES, CentreAssigner
 from equigrad.models.detection.box_coders import DistanceCoder
@@ -13,6 +12,7 @@ from equigrad.models.detection.one_stage.head import DenseHead
 from equigrad.models.detection.one_stage.inference import DenseInference
 from equigrad.models.detection.one_stage.losses import OverlapLoss, QualityBranch, centreness, generalized_iou_loss
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 
 def fcos(

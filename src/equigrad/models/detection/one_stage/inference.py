@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torchvision.ops import batched_nms  # type: ignore[import-untyped]
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.boxes import clip, pairwise_iou, sides
 from equigrad.models.detection.one_stage.head import LevelOutput
 from equigrad.models.detection.one_stage.predictions import BoxCoder, class_logits
+from equigrad.models.scores import Scores
 
 VOTE_SPREAD = 0.025  # sigma_t^2 of the published score voting
 VOTE_OVERLAP = 0.01

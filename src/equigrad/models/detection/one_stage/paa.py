@@ -3,7 +3,6 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.max_iou import Assignment
 from equigrad.models.detection.assignment.paa import PAAAssigner
@@ -14,6 +13,7 @@ from equigrad.models.detection.one_stage.inference import DenseInference
 from equigrad.models.detection.one_stage.losses import OverlapLoss, QualityBranch, generalized_iou_loss, iou_quality
 from equigrad.models.detection.one_stage.predictions import ImagePredictions
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 BOX_WEIGHT = 1.3
 

@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import OCTAVE_SCALES, AnchorGrid
 from equigrad.models.detection.assignment.max_iou import MaxIoUAssigner
 from equigrad.models.detection.box_coders import DeltaCoder
@@ -11,6 +10,7 @@ from equigrad.models.detection.one_stage.head import DenseHead
 from equigrad.models.detection.one_stage.inference import DenseInference
 from equigrad.models.detection.one_stage.losses import ValueLoss
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 
 def retinanet(

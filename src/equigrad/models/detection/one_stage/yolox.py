@@ -2,7 +2,6 @@
 
 from torch import Tensor, nn
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.anchors import AnchorGrid
 from equigrad.models.detection.assignment.atss import ATSSAssigner
 from equigrad.models.detection.assignment.max_iou import Assignment
@@ -23,6 +22,7 @@ from equigrad.models.detection.one_stage.losses import (
 from equigrad.models.detection.one_stage.predictions import ImagePredictions
 from equigrad.models.detection.one_stage.yolox_head import DecoupledHead
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.scores import Scores
 
 
 class TransportAssigner:

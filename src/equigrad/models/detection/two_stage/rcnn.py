@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList  # type: ignore[import-untyped]
 
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.pyramids.shape import pyramid_shape
 from equigrad.models.detection.two_stage.mask_head import MaskBranch
 from equigrad.models.detection.two_stage.proposals import proposal_network
 from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead, Target
 from equigrad.models.detection.two_stage.roi_inference import RoIInference
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
+from equigrad.models.scores import Scores
 
 COARSEST_ROI_STRIDE = 32
 

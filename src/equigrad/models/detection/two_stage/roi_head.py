@@ -14,13 +14,12 @@ from torchvision.models.detection.faster_rcnn import TwoMLPHead  # type: ignore[
 from torchvision.ops import MultiScaleRoIAlign  # type: ignore[import-untyped]
 
 from equigrad.labels import BACKGROUND
-from equigrad.models.classification.classifier import Scores
 from equigrad.models.detection.box_coders import DeltaCoder
 from equigrad.models.detection.boxes import at_least_float32, clip
 from equigrad.models.detection.two_stage.mask_head import ImageSizes, MaskBranch
 from equigrad.models.detection.two_stage.roi_inference import Detections, RoIInference
 from equigrad.models.detection.two_stage.roi_sampling import RoISample, RoISampler
-from equigrad.models.scores import bias_for_prior
+from equigrad.models.scores import Scores, bias_for_prior
 
 Target = Mapping[str, Any]
 

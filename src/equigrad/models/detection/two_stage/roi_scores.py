@@ -15,7 +15,7 @@ The sigmoid losses want `classifier=partial(RoIClassifier, prior=0.001)`.
 import torch
 from torch import Tensor, nn
 
-from equigrad.models.classification.classifier import Scores
+from equigrad.models.scores import Scores
 
 
 class SoftmaxBackgroundScores:

@@ -1,0 +1,208 @@
+"""A pass over the logits in blocks, which forms loss, closed-form gradient and gradient sums together.
+
+The gradient is the only logits-sized tensor that is allocated, and all that is kept for backward. `functional` sets up
+a pass; `sigmoid_pass`, `softmax_pass` and `density_ratio` do its arithmetic, on slices of plain tensors.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from equigrad.losses.inputs import PerCategory
+
+MAX_BLOCK_ELEMENTS = 2**21
+"""8 MB of float32: what one operation on a block writes is still in cache for the next."""
+
+MIN_BLOCK_ELEMENTS = 40_000
+"""Smaller blocks cost more in calls than they save in memory; below 2^15 torch leaves an operation to one thread."""
+
+TEMPORARY_SHARE = 1 / 24
+"""Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
+
+
+class Block(NamedTuple):
+    """The samples of one block, as an index of labels (N,) or (N, M) and one of logits (N, C) or (N, C, M)."""
+
+    samples: tuple[slice, ...]
+    entries: tuple[slice, ...]
+
+
+class GradientSums(NamedTuple):
+    """What `GradientStatistics.update` takes: sums over the samples of |d summed loss / d logit|, (C,) float64 each."""
+
+    positive: Tensor
+    negative: Tensor
+    divisor: Tensor | None  # what the loss divides its sum by
+
+
+class BlockwisePass:
+    """The totals of one pass over logits (N, C, ...): loss, gradient and gradient sums.
+
+    Args:
+        logits: z, (N, C, ...).
+        divisor: what the sum is divided by; None if it is not divided.
+        margin: m_j, for a loss of s z + m.
+        scale: s. The arithmetic differentiates by s z + m; backward and `gradient_sums` multiply by s.
+    """
+
+    def __init__(
+        self, logits: Tensor, divisor: Tensor | None, margin: PerCategory | None = None, scale: float = 1.0
+    ) -> None:
+        self.logits = logits
+        self.num_classes = logits.shape[1]
+        # Categories innermost in memory, as in (N, C) and channels-last, are rows; else (N, C, M). Neither is copied.
+        self.is_rows = logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
+        self.sample_dims = (0,) if self.is_rows else (0, 2)
+        flat = logits.detach()
+        if logits.dim() > 2:
+            flat = flat.movedim(1, -1).reshape(-1, self.num_classes) if self.is_rows else flat.flatten(2)
+        self.flat = flat
+        self.dtype = torch.promote_types(logits.dtype, torch.float32)
+        self.is_cpu = logits.device.type == "cpu"
+        self.scale = scale
+        self.margin = None if margin is None else self.vector(margin).to(self.dtype)
+        self.loss = flat.new_zeros((), dtype=torch.float64)
+        self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)
+        self.negative = torch.zeros_like(self.positive)
+        self.divisor = divisor
+        one = torch.ones_like(self.loss)
+        self.safe_divisor = one if divisor is None else torch.where(divisor > 0, divisor, one)  # no sample: 0 / 1
+        # A half-precision gradient is stored undivided: 1/N of it may be below the smallest float16.
+        self.stored_divisor = self.safe_divisor if logits.dtype == self.dtype else one
+        self.gradient: Tensor | None = None
+        self.graph_anchor: Tensor | None = None
+        if torch.is_grad_enabled() and logits.requires_grad:
+            self.gradient = torch.empty_like(flat, memory_format=torch.contiguous_format)
+            self.graph_anchor = logits.narrow(0, 0, 0).sum()
+        # The arithmetic of a block uses the memory of its gradient where that is precise enough.
+        self.workspace = self.gradient if logits.dtype == self.dtype else None
+        self._temporaries: Tensor | None = None
+
+    def flatten(self, values: Tensor) -> Tensor:
+        """What has the logits' shape as (N, C) or (N, C, M); what has the labels' shape as (N,) or (N, M)."""
+        if self.logits.dim() == 2:
+            return values
+        if values.dim() == self.logits.dim():
+            return values.movedim(1, -1).reshape(-1, self.num_classes) if self.is_rows else values.flatten(2)
+        return values.reshape(-1) if self.is_rows else values.flatten(1)
+
+    def vector(self, value: PerCategory) -> Tensor:
+        """One number for each category, float64, in a shape that broadcasts against a block."""
+        vector = torch.as_tensor(value, dtype=torch.float64, device=self.flat.device).detach().expand(self.num_classes)
+        return vector.view(1, -1) if self.is_rows else vector.view(1, -1, 1)
+
+    def blocks(self, num_temporaries: int = 0, *, num_samples: int | None = None) -> list[Block]:
+        """Cut the samples into blocks.
+
+        Args:
+            num_temporaries: block-sized tensors that the arithmetic holds beside the gradient; they bound the size.
+            num_samples: about how many samples a block has, if the size is not to follow from the temporaries.
+        """
+        if num_samples is None:
+            num_elements = MAX_BLOCK_ELEMENTS
+            if num_temporaries > 0:
+                share = int(self.flat.numel() * TEMPORARY_SHARE / num_temporaries)
+                num_elements = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
+            num_samples = max(1, num_elements // self.num_classes)
+        everything = slice(None)
+        blocks = []
+        if self.is_rows:
+            for row in range(0, self.flat.shape[0], num_samples):
+                rows = slice(row, row + num_samples)
+                blocks.append(Block((rows,), (rows, everything)))
+            return blocks
+        num_positions = self.flat.shape[2]
+        num_rows = max(1, num_samples // max(1, num_positions))
+        width = max(1, num_positions) if num_rows > 1 else num_samples
+        for row in range(0, self.flat.shape[0], num_rows):
+            rows = slice(row, row + num_rows)
+            for start in range(0, num_positions, width):
+                positions = slice(start, start + width)
+                blocks.append(Block((rows, positions), (rows, everything, positions)))
+        return blocks
+
+    def two_temporaries(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Two tensors of the block's shape and no content, the same memory for every block."""
+        shape = self.flat[block.entries].shape
+        size = shape.numel()
+        if self._temporaries is None or self._temporaries.shape[1] < size:
+            self._temporaries = torch.empty(2, size, dtype=self.dtype, device=self.flat.device)
+        first, second = self._temporaries.unbind()
+        return first[:size].view(shape), second[:size].view(shape)
+
+    def gradient_sums(self) -> GradientSums:
+        """Gradient sums of the undivided loss."""
+        if self.scale != 1:
+            return GradientSums(self.positive * self.scale, self.negative * self.scale, self.divisor)
+        return GradientSums(self.positive, self.negative, self.divisor)
+
+
+class ClosedForm(torch.autograd.Function):
+    """The loss of a pass that is done, differentiable by the logits: backward only scales the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: BlockwisePass) -> Tensor:
+        """The loss, divided."""
+        if run.gradient is not None:
+            is_divided = run.stored_divisor is run.safe_divisor
+            ctx.save_for_backward(run.gradient, None if is_divided else run.safe_divisor, graph_anchor)
+            ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
+        return (run.loss / run.safe_divisor).to(run.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient by the logits, times `upstream`."""
+        gradient, divisor, graph_anchor = ctx.saved_tensors
+        with torch.no_grad():
+            if _graph_is_kept():
+                gradient = gradient.clone()
+            factor = upstream if ctx.scale == 1 else upstream * ctx.scale
+            _scale_(gradient, factor if divisor is None else factor / divisor)
+        if torch.is_grad_enabled():
+            gradient = FirstDerivativeOnly.apply(gradient, graph_anchor)
+        num_samples, num_classes, *positions = ctx.shape
+        if positions and ctx.is_rows:
+            gradient = gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
+        elif positions:
+            gradient = gradient.view(ctx.shape)
+        return gradient, None, None
+
+
+class FirstDerivativeOnly(torch.autograd.Function):
+    """Raises at a second derivative: without it, a penalty on the gradient would silently train nothing.
+
+    Its second input is a number that depends on the logits but holds none of their memory. Without it autograd would
+    find no path from the gradient to the logits and return None instead of asking.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, graph_anchor: Tensor) -> Tensor:
+        """The gradient as it is."""
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Refuse the second derivative."""
+        raise RuntimeError(
+            "the fused losses of equigrad cannot be differentiated twice: their gradient is a closed form without a "
+            'graph. Use reduction="none" or a formula of equigrad.losses.reference, which are ordinary autograd'
+        )
+
+
+def _graph_is_kept() -> bool:
+    """Whether this backward may be run again (retain_graph), so that the saved gradient must stay as it is."""
+    keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return keep_graph is None or keep_graph()
+
+
+def _scale_(gradient: Tensor, factor: Tensor) -> None:
+    """gradient *= factor, in place: a second logits-sized tensor would double the memory of the loss."""
+    if factor.device.type == "cpu" and factor.item() == 1:
+        return
+    if gradient.dtype in (torch.float16, torch.bfloat16):
+        # In float32, block by block: a loss scale of 65536 is infinite in float16.
+        for part in torch.split(gradient.view(-1), MAX_BLOCK_ELEMENTS):
+            part.copy_(part.float().mul_(factor))
+    else:
+        gradient.mul_(factor)
