@@ -260,6 +260,15 @@ def test_the_table_sorts_by_click_and_filters_by_name_and_group(page):
 
 
 @needs_browser
+def test_differences_of_categories_are_those_of_the_exact_values(tmp_path):
+    values = [[0.7214, 0.9904, 0.4, 0.5, 0.5, 0.1], [0.8975, 0.9896, 0.4, 0.50004, 0.49996, None]]
+    runs = [write_run(tmp_path / name, evaluation=evaluation(own)) for name, own in zip("ab", values, strict=True)]
+    seen = visit(write_report(runs, tmp_path / "report.html"), LOOK + "return column(7);")
+    assert seen.complaints == []
+    assert seen.answer == ["+17.6", "−0.1", "0.0", "0.0", "0.0", "–"]
+
+
+@needs_browser
 def test_the_slider_moves_the_figure_through_training(tmp_path):
     arrays = statistics([1.0] * 6, steps=(0, 50, 100))
     arrays["criterion.statistics.positive"][1] = 10  # a fifth of what balance needs

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from equigrad.analysis.history import CategoryResult, Floats, Ints, RunHistory, StatisticsOverTime
+from equigrad.run_files import EVALUATION, STATISTICS
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision; the page has the same, lightened in dark mode.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -54,11 +55,6 @@ class ComparedRun:
     path: str
     statistics: StatisticsOverTime | None
     metric: Floats | None
-
-    @property
-    def final_ratio(self) -> Floats | None:
-        """(C,) at the end of the run."""
-        return None if self.statistics is None else self.statistics.ratio[-1]
 
     @property
     def result(self) -> dict[str, float | None]:
@@ -116,7 +112,7 @@ def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> C
     chosen = [_choose_path(run, statistics_path) for run in runs]
     listed = _listed_categories(runs)
     if not listed and not any(chosen):
-        raise ValueError(f"{runs[0].folder}: no run has statistics.npz or the categories of evaluation.json")
+        raise ValueError(f"{runs[0].folder}: no run has {STATISTICS} or the categories of {EVALUATION}")
     first = next((run.statistics[path] for run, path in zip(runs, chosen, strict=True) if path), None)
     _check_sizes(runs, chosen, len(listed) or (first.positive.shape[1] if first else 0))
     categories, order = _sort_listed(listed) if listed else _sort_by_gradient(first)

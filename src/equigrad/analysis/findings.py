@@ -27,9 +27,9 @@ def points(value: float | None, base: float | None) -> str:
     """The difference of two fractions in percentage points, with its sign."""
     if value is None or base is None:
         return ""
-    # Of the rounded percentages, so that a reader who subtracts finds the same.
-    difference = round(round(100 * value, 1) - round(100 * base, 1), 1)
-    return f"{difference:+.1f}".replace("-", "−") if difference else "0.0"
+    # Of the exact values, as in the terminal: the difference of rounded percentages may be 0.1 off.
+    text = f"{100 * (value - base):+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
 def number(value: float) -> str:

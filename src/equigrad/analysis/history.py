@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
+from equigrad.run_files import EVALUATION as EVALUATION
+from equigrad.run_files import METRICS, RECIPE, STATISTICS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
-
-RECIPE, METRICS, STATISTICS, EVALUATION = "recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Compa
 from equigrad.analysis.history import RunHistory
 from equigrad.data.frequency import Groups
 from equigrad.files import write_atomically
+from equigrad.run_files import STATISTICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +149,7 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
 def _with_statistics(runs: Sequence[RunHistory], path: str | None) -> Comparison:
     comparison = compare(runs, path)
     if not comparison.watched:
-        raise ValueError(f"{runs[0].folder}: no run has statistics.npz, so there are no gradients to draw")
+        raise ValueError(f"{runs[0].folder}: no run has {STATISTICS}, so there are no gradients to draw")
     return comparison
 
 

@@ -178,7 +178,7 @@ def _slider_steps(comparison: Comparison) -> Ints:
 def _run_data(comparison: Comparison, run: ComparedRun, steps: Ints) -> dict[str, Any]:
     found: dict[str, Any] = {"name": run.name, "metric": None, "ratio": None, "final": None}
     if run.metric is not None:
-        found["metric"] = _rounded(run.metric, digits=4)
+        found["metric"] = _rounded(run.metric, digits=6)  # exact enough to subtract
     if run.statistics is not None:
         # At each step of the slider what the run knew then; nothing before its first snapshot.
         rows = np.searchsorted(run.statistics.steps, steps, side="right") - 1
