@@ -1,4 +1,4 @@
-"""What `examples/` do with semantic segmentation: overlays side by side, places of the right category, by heart."""
+"""What `examples/` do with semantic segmentation: overlays side by side, ranks of the right category, by heart."""
 
 import pytest
 from PIL import Image
@@ -46,7 +46,7 @@ def test_an_unknown_image_is_named(runs, tmp_path):
     assert drawn.stderr.startswith("error: no test image 'nowhere'")
 
 
-def test_the_right_category_has_a_place_in_every_group(runs):
+def test_the_right_category_has_a_rank_in_every_group(runs):
     printed = run_script("examples/segmentation_ranks.py", runs[0])
     assert printed.returncode == 0, printed.stderr
     rows = [line.strip("| ").split(" | ") for line in printed.stdout.splitlines()[2:]]
@@ -55,9 +55,9 @@ def test_the_right_category_has_a_place_in_every_group(runs):
     accuracies = [100 * result[f"mAcc{group}"] for group in (1, 2, 3)]
     assert [float(row[2]) for row in rows] == pytest.approx(accuracies, abs=0.1)
     for row in rows:
-        first, first_5, place, below = map(float, row[2:])
+        first, first_5, rank, below = map(float, row[2:])
         assert first <= first_5 <= 100
-        assert 1 <= place <= 6
+        assert 1 <= rank <= 6
         assert below >= 0
 
 
