@@ -114,7 +114,7 @@ def without_counts() -> dict[str, Row]:
 
 
 def with_counts(epochs: int) -> dict[str, Row]:
-    """Losses that are told the counts, and second stages with class-balanced samples."""
+    """Losses that use the category counts, and second stages with class-balanced samples."""
     return {
         "Class-balanced CE": Row(Method(class_balanced)),
         "Logit Adj., post-hoc": Row(methods.LOGIT_ADJUSTMENT_POST_HOC),

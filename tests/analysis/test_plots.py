@@ -13,7 +13,7 @@ from equigrad.analysis.history import RunHistory
 from equigrad.analysis.plots import plot_gradients, plot_groups, plot_ratio_over_training, plot_tail
 
 FIGURES = (plot_gradients, plot_ratio_over_training, plot_groups)
-RATIO = (1, 0.9, 0.6, 0.4, 0.1, 0.01)  # of a run, unless told otherwise
+RATIO = (1, 0.9, 0.6, 0.4, 0.1, 0.01)  # of a run, by default
 
 
 def load(folder, **content):
@@ -83,7 +83,7 @@ def test_gradients_have_three_panels_with_every_category_of_every_run(tmp_path, 
             np.testing.assert_allclose(line.get_ydata(), expected)
             assert list(line.get_xdata()) == [1, 2, 3, 4, 5, 6]
     assert [to_hex(line.get_color()) for line in curves(ratio).values()] == list(COLOURS[:2])
-    assert len({line.get_linestyle() for line in curves(ratio).values()}) == 2  # told apart without colour, too
+    assert len({line.get_linestyle() for line in curves(ratio).values()}) == 2  # distinct without colour, too
     assert (positive.get_yscale(), ratio.get_yscale()) == ("log", "linear")
     assert ratio.get_xlabel() == "6 categories, most frequent first"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor, ImageDraw
 
-from equigrad.analysis.pictures.objects import GROUPS, DetectedObject, draw_objects, label_place
+from equigrad.analysis.pictures.objects import GROUPS, DetectedObject, draw_objects, label_position
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 
 GREY = (90, 90, 90)
@@ -114,20 +114,20 @@ def test_a_label_has_name_and_score_in_white_on_the_colour_of_the_group(texts):
 
 @pytest.mark.parametrize("box", [(0, 0, 30, 30), (970, 0, 1000, 20), (0, 780, 20, 800), (990, 790, 1000, 800)])
 def test_the_label_of_a_box_at_the_border_is_whole(box):
-    place = label_place((150, 24), box, [], SIZE)
+    place = label_position((150, 24), box, [], SIZE)
     assert 0 <= place[0] < place[2] <= 1000
     assert 0 <= place[1] < place[3] <= 800
     assert (place[2] - place[0], place[3] - place[1]) == (150, 24)
 
 
 def test_a_label_stands_on_the_upper_left_corner_of_its_box():
-    assert label_place((150, 24), (200, 300, 600, 500), [], SIZE) == (200, 276, 350, 300)
+    assert label_position((150, 24), (200, 300, 600, 500), [], SIZE) == (200, 276, 350, 300)
 
 
 def test_labels_of_one_box_do_not_cover_each_other_while_there_is_room():
     taken = []
     for _ in range(40):
-        place = label_place((200, 24), (400, 300, 420, 320), taken, SIZE)
+        place = label_position((200, 24), (400, 300, 420, 320), taken, SIZE)
         assert not any(overlap(place, other) for other in taken)
         taken.append(place)
 
