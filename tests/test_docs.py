@@ -3,10 +3,12 @@
 `docs_pages.py` has what each page needs, and the reasons why a few commands are only parsed.
 """
 
+import argparse
 import re
 import shlex
 import textwrap
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -91,13 +93,13 @@ def run_command(command, setup, where, capsys):
         check_unrun(program, words, where)
         return
     setup.before(command)
+    shorter = next((extra for prefix, extra in setup.shorter.items() if command.startswith(prefix)), None)
     if program == "equigrad":
-        shorter = next((extra for prefix, extra in setup.shorter.items() if command.startswith(prefix)), [])
-        assert main([*words, *shorter]) == 0, f"{where}: {command}: {capsys.readouterr().err}"
+        assert main([*words, *(shorter or ())]) == 0, f"{where}: {command}: {capsys.readouterr().err}"
         printed = capsys.readouterr().out
     else:
         assert program == "python", f"{where}: {command!r} is neither a command nor listed as output"
-        shorter = SCRIPTS.get(words[0], SCRIPTS.get(" ".join(words[:2])))
+        shorter = SCRIPTS.get(words[0]) if shorter is None else shorter
         assert shorter is not None, f"{where}: add {words[0]} to SCRIPTS"
         done = run_script(*words, *shorter)
         assert done.returncode == 0, f"{where}: {command}: {done.stderr}"
@@ -105,10 +107,21 @@ def run_command(command, setup, where, capsys):
     assert printed, f"{where}: {command}: nothing was printed"
 
 
+def parse_and_stop(parser):
+    """Ends a script once its arguments are understood."""
+    assert not parser.parse_known_args()[1], "unknown arguments"
+    parser.exit(0)
+
+
 def check_unrun(program, words, where):
     """What is not run must at least be right: the options, the recipe and the names of its settings."""
     if program == "make":
         assert words[0] in make_targets(), f"{where}: no target {words[0]}"
+        return
+    if program == "python":
+        with patch.object(argparse.ArgumentParser, "parse_args", parse_and_stop):
+            done = run_script(*words)
+        assert done.returncode == 0, f"{where}: {done.stderr}"
         return
     assert program == "equigrad", f"{where}: {program}"
     parsed = _parser().parse_args(words)  # exits with 2 on an unknown command or option
@@ -130,7 +143,7 @@ def test_commands_in_the_text_parse(page):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_prepared_for_a_page_is_used(name):
-    commands = commands_of(ROOT / name)
+    commands = [*commands_of(ROOT / name), *inline_commands(ROOT / name, "python")]
     setup = PAGES[name]
     for prefix in (*setup.shorter, *setup.not_run):
         assert any(command.startswith(prefix) for command in commands), f"{name} has no command {prefix!r}"
