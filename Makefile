@@ -1,34 +1,59 @@
-# Two commands: `make demo` runs the main job, `make test` passes lint, types and all tests. Each sets up what it needs.
+# `make demo` runs the main job, `make quick` checks a change in about a minute, `make test` is what CI runs.
+# Each target sets up what it needs.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test benchmark clean
+# Every loss, the rules of the packages, and one short run of each task.
+QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+.PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
 
-test: $(VENV)/dev.done
+lint: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal --durations=10
+
+quick: lint quick-tests
+
+quick-tests: $(VENV)/dev.done
+	$(PYTEST) -m "not slow" $(QUICK_TESTS)
+
+# The quick tests with each Python that is installed, on the PATH or by pyenv, in a virtual environment of its own.
+quick-pythons:
+	@for version in 3.11 3.12 3.13; do \
+		found=; \
+		for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+			if $$python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$version')" 2>/dev/null; then found=$$python; break; fi; \
+		done; \
+		if [ -n "$$found" ]; then \
+			echo "Python $$version: $$found"; \
+			$(MAKE) --no-print-directory quick-tests PYTHON=$$found VENV=.venv-$$version || exit 1; \
+		else echo "Python $$version: not installed, skipped"; fi; \
+	done
+
+test: lint
+	$(PYTEST) --durations=10
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py
 
 clean:
-	rm -rf $(VENV)
+	rm -rf .venv .venv-*
 
-$(VENV)/bin/uv:
+$(BIN)/uv:
 	$(PYTHON) -c 'import sys; sys.exit("equigrad needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
 
-$(VENV)/train.done: pyproject.toml constraints.txt | $(VENV)/bin/uv
+$(VENV)/train.done: pyproject.toml constraints.txt | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[train]"
 	touch $@
 
-$(VENV)/dev.done: pyproject.toml constraints.txt | $(VENV)/bin/uv
+$(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[train,dev]"
 	touch $@ $(VENV)/train.done

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from equigrad.data.frequency import Frequencies, load_frequencies
 
 LVIS_ANNOTATIONS, LVIS_IMAGES = 1_270_141, 100_170
+PEERS = ("pycocotools", "lvis")
 
 
 def write_annotations(file: Path, num_annotations: int, seed: int = 0) -> None:
@@ -150,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--annotations", type=int, default=LVIS_ANNOTATIONS)
     parser.add_argument("--file", type=Path, help="read this file instead of a made one")
+    parser.add_argument("--against", nargs="*", choices=PEERS, default=PEERS, help="readers to compare with")
     parser.add_argument("--reader", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.reader:
@@ -159,12 +161,12 @@ def main() -> None:
         file = arguments.file or Path(folder, "lvis_train.json")
         if not arguments.file:
             write_annotations(file, arguments.annotations)
-        print_table(file)
+        print_table(file, arguments.against)
 
 
-def print_table(file: Path) -> None:
+def print_table(file: Path, peers: Sequence[str]) -> None:
     rows = {}
-    for reader in ("equigrad", "pycocotools", "lvis"):
+    for reader in ("equigrad", *peers):
         base, _ = measure(reader, None)
         seconds, megabytes = measure(reader, file)
         rows[reader] = (seconds - base, megabytes)

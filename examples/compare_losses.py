@@ -115,8 +115,8 @@ def draw(records: Sequence[Mapping[str, Any]], file: Path) -> None:
     for group, colour in colours.items():
         values, spreads = ([record[name] for record in ranked] for name in (group, f"{group}_std"))
         axes.errorbar(values, range(len(ranked)), xerr=spreads, fmt="o", ms=5, color=colour, label=group, capsize=2)
-    labels = [record["loss"] + (" *" if record["told_counts"] == "yes" else "") for record in ranked]
-    axes.set(xlabel="accuracy on the test set, %   (* is told the counts)")
+    labels = [record["loss"] + (" *" if record["uses_counts"] == "yes" else "") for record in ranked]
+    axes.set(xlabel="accuracy on the test set, %   (* uses the counts)")
     axes.set_yticks(range(len(ranked)), labels)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -144,8 +144,8 @@ def features(train_source: Path, test_source: Path, root: Path | None, folder: P
 
 
 def compare(arguments: argparse.Namespace) -> None:
-    free, told = without_counts(), with_counts(arguments.epochs)
-    rows = {**free, **told}
+    without, using = without_counts(), with_counts(arguments.epochs)
+    rows = {**without, **using}
     unknown = [name for name in arguments.losses or () if name not in rows]
     if unknown:
         raise ValueError(f"--losses: {unknown[0]} is none of {', '.join(rows)}")
@@ -157,10 +157,10 @@ def compare(arguments: argparse.Namespace) -> None:
     for name in arguments.losses or rows:
         row = rows[name] if name not in grids else select(grids[name], splits, data.category_counts, arguments.epochs)
         numbers = measure(row, data, test, arguments.seeds, arguments.epochs)
-        told_counts = "yes" if name in told else "no"
-        records.append({"loss": name, "told_counts": told_counts, **numbers, "settings": row.settings})
+        uses_counts = "yes" if name in using else "no"
+        records.append({"loss": name, "uses_counts": uses_counts, **numbers, "settings": row.settings})
         cells = "".join(f"{numbers[group]:7.1f} ±{numbers[f'{group}_std']:4.1f}" for group in GROUPS)
-        print(f"{name:24}{told_counts:>6}{cells}  {row.settings}", flush=True)
+        print(f"{name:24}{uses_counts:>6}{cells}  {row.settings}", flush=True)
     stem = "selected" if arguments.select_on_validation else "table"
     for suffix in ("csv", "json"):
         write_table(records, arguments.output / f"{stem}.{suffix}")

@@ -153,7 +153,7 @@ def without_counts() -> dict[str, Row]:
 
 
 def with_counts(epochs: int) -> dict[str, Row]:
-    """Losses that are told the counts, and second stages with class-balanced samples."""
+    """Losses that use the category counts, and second stages with class-balanced samples."""
     return {
         "Class-balanced CE": replace(CE, loss=class_balanced),
         "Logit Adj., post-hoc": method_row("logit_adjustment_post_hoc"),

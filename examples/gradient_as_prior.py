@@ -5,7 +5,7 @@
 Before anything is learnt, every sample gives its category a positive gradient of about 1: their sum is a count. Later a
 sample gives 1 - p, and little where much has been seen. This prints how the logarithm of the sum follows that of the
 count over training (slope, correlation), and draws the accuracy against the slope of the whole margin for Softmax-EQL
-and, as the reference that is told the counts, logit adjustment. Arguments are those of `compare_losses.py`.
+and, as a reference that uses the counts, logit adjustment. Arguments are those of `compare_losses.py`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from equigrad.tasks.methods import Method
 
 EPOCHS_SHOWN = (1, 2, 3, 5, 10, 20, 30, 60)
 CURVES: dict[str, tuple[Callable[[float], Row], Sequence[float]]] = {
-    "Logit Adjustment (told the counts)": (adjustment, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)),
+    "Logit Adjustment (uses the counts)": (adjustment, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)),
     "Softmax-EQL": (softmax_eql, (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)),
     "Softmax-EQL, statistics of epoch 1": (softmax_eql_first_epoch, (0.5, 1.0, 1.5, 2.0, 2.5)),
 }
@@ -93,7 +93,7 @@ def curve_points(data: FeatureDataset, test: FeatureDataset, seeds: int, epochs:
 
 
 def prior_slope(model: Classifier, counts: Tensor) -> float:
-    """Of the prior that the margin is made of; a loss that is told the counts has them."""
+    """Slope of log prior over log n; a loss without statistics uses the counts themselves, with slope 1."""
     statistics = getattr(model.classification_loss, "statistics", None)
     return 1.0 if statistics is None else slope_and_correlation(statistics.positive, counts)[0]
 

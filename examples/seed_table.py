@@ -1,12 +1,12 @@
-"""Several runs of each method, told apart by `_SEED` at the end of their names: mean and spread as a Markdown table.
+"""Several runs of each method, distinguished by `_SEED` at the end of their names: mean and spread as a Markdown table.
 
     equigrad train glyph_objects:one_stage --set method=fl --set training.seed=0 --run runs/fl_0
     equigrad train glyph_objects:one_stage --set method=fl --set training.seed=1 --run runs/fl_1
     python examples/seed_table.py runs/fl_0 runs/fl_1 --metrics AP APr APc APf --figure ratio.png
 
-Beside each mean stands half the distance between the best and the worst seed. Behind the metrics comes the median
-gradient ratio of the categories of each group at the end of training, where the loss keeps statistics. The figure shows
-the ratio of every category in the course of the first run of each method.
+The number after ± is half the difference between the best and the worst seed. The columns after the metrics are the
+median gradient ratio of each group's categories at the end of training, if the loss keeps statistics. The figure shows
+the ratio of every category during the first run of each method.
 """
 
 import argparse

@@ -3,10 +3,10 @@
     python examples/segmentation_by_heart.py tiny:segmentation --steps 60
     python examples/segmentation_by_heart.py camvid:deeplabv3plus_lite0 --set data.root=camvid
 
-Takes data, network and loss of a recipe and trains all of the network, without dropout, on whole training images from
-evenly spaced places, without augmentation, all of them in every batch, so that batch norms see nothing in training that
-they do not see in the test. The images must be of one size. Printed is mIoU on these images, over the categories that
-occur in them.
+Takes data, network and loss of a recipe and trains the whole network, without dropout and augmentation, on a few whole
+training images, evenly spaced over the set. Every batch holds all of them, so that batch norms see the same images in
+training and in the test. The images must have the same size. The script prints the mIoU on these images, over the
+categories that occur in them.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from equigrad.tasks.segmentation.run import build_model
 
 
 def spread(data: SegmentationData, count: int) -> tuple[Tensor, Tensor]:
-    """Images (N, 3, H, W) and labels (N, H, W) from evenly spaced places of a set."""
+    """Images (N, 3, H, W) and labels (N, H, W) evenly spaced over a set."""
     chosen = np.linspace(0, len(data) - 1, count).round().astype(int)
     images = np.stack([np.array(data.read_image(index)) for index in chosen])
     labels = np.stack([data.read_labels(index) for index in chosen])
@@ -35,7 +35,7 @@ def spread(data: SegmentationData, count: int) -> tuple[Tensor, Tensor]:
 
 @torch.inference_mode()
 def ious(model: Segmenter, images: Tensor, labels: Tensor, data: SegmentationData, counts: Tensor) -> dict[str, float]:
-    """In per cent, of the categories that occur, lowest first; an image at a time, in evaluation mode."""
+    """IoU in per cent of the categories that occur, lowest first; one image at a time, in evaluation mode."""
     evaluator = SegmentationEvaluator(data.class_names, counts)
     model.eval()
     for image, own in zip(images, labels, strict=True):
@@ -46,7 +46,7 @@ def ious(model: Segmenter, images: Tensor, labels: Tensor, data: SegmentationDat
 
 
 def learn(recipe: SegmentationRecipe, count: int, steps: int, lr: float) -> None:
-    """Train on so many images; prints as it goes."""
+    """Train on `count` images and print the progress."""
     data = recipe.data.load()[0].data
     images, labels = spread(data, count)
     counts = labels[labels >= 0].bincount(minlength=data.num_classes)

@@ -1,11 +1,11 @@
-"""What runs of semantic segmentation say about test images: truth and predictions side by side, with one legend.
+"""Predictions of semantic segmentation runs on test images: ground truth and predictions side by side, with one legend.
 
     equigrad train tiny:segmentation --set method=ce --run runs/ce
     equigrad train tiny:segmentation --set method=softmax_eql --run runs/softmax_eql
     python examples/segmentation_overlays.py runs/ce runs/softmax_eql --images 2 --output overlays
 
-The runs must be of the same data. Of the test images, those are drawn that have most categories of the tail; `--names`
-draws those of your choice instead. Categories of the tail have a white border.
+The runs must have the same data. The script draws the test images with the most categories of the tail, or those that
+`--names` lists. Categories of the tail have a white border.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def named(names: Sequence[str], data: SegmentationData) -> list[int]:
 
 
 def draw(folders: Sequence[Path], names: Sequence[str], count: int, output: Path) -> list[Path]:
-    """Pictures of the named test images, or without names of so many with the most categories of the tail."""
+    """Draw the named test images; without names, the `count` images with the most categories of the tail."""
     models = {}
     for folder in folders:
         recipe, models[folder.name] = trained(folder)

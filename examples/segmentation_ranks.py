@@ -1,11 +1,12 @@
-"""How far a segmenter is from the right category: its place among all categories, for head, medium and tail.
+"""How far a segmenter is from the right category: its rank among all categories, for head, medium and tail.
 
     equigrad train tiny:segmentation --set method=ce --run runs/ce
     python examples/segmentation_ranks.py runs/ce
 
-Accuracy says nothing about a category that is never predicted. Here every test pixel gives its true category a place by
-logit, 1 being the answer. Printed are the shares of pixels where it is the first and among the first 5, its mean place,
-and by how much its logit is below the greatest, each as a mean over the categories of a group.
+Accuracy says nothing about a category that is never predicted. Here the categories are ranked by logit in every test
+pixel, and the rank of the true one is measured; rank 1 is the prediction. Printed are the shares of pixels where it is
+first and among the first 5, its mean rank, and by how much its logit is below the greatest, each as a mean over the
+categories of a group.
 """
 
 import argparse
@@ -24,8 +25,8 @@ GROUPS = ("head", "medium", "tail")
 
 
 @torch.inference_mode()
-def places(folder: Path) -> Tensor:
-    """Shares of first places and of the first 5, mean place, distance in logits, (C, 4); nan if it does not occur."""
+def ranks(folder: Path) -> Tensor:
+    """Share of rank 1 and of ranks 1 to 5, mean rank, distance in logits, (C, 4); nan if a category does not occur."""
     recipe, model = trained(folder)
     _, test_set = recipe.data.load()
     data = test_set.data
@@ -38,9 +39,9 @@ def places(folder: Path) -> Tensor:
         own = labels[is_sample]
         logits = logits[:, is_sample]  # (C, P)
         own_logit = logits.gather(0, own[None])
-        place = 1 + (logits > own_logit).sum(0).double()
+        rank = 1 + (logits > own_logit).sum(0).double()
         below = (logits.amax(0) - own_logit[0]).double()
-        sums.index_add_(0, own, torch.stack([(place == 1).double(), (place <= 5).double(), place, below], 1))
+        sums.index_add_(0, own, torch.stack([(rank == 1).double(), (rank <= 5).double(), rank, below], 1))
         counts += own.bincount(minlength=data.num_classes)
     return sums / counts[:, None]
 
@@ -49,17 +50,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     arguments = parser.parse_args()
-    print("| run | group | first, % | among the first 5, % | mean place | below the greatest logit |")
+    print("| run | group | first, % | among the first 5, % | mean rank | below the greatest logit |")
     print("|---|---|---|---|---|---|")
     try:
         for folder in arguments.runs:
-            found = places(folder)
+            found = ranks(folder)
             groups = [category.group for category in Evaluation.load(folder).categories]
             for group in GROUPS:
                 members = [label for label, name in enumerate(groups) if name == group]
-                first, first_5, place, below = found[members].nanmean(0).tolist()
+                first, first_5, rank, below = found[members].nanmean(0).tolist()
                 shares = f"{100 * first:.1f} | {100 * first_5:.1f}"
-                print(f"| {folder.name} | {group} | {shares} | {place:.1f} | {below:.2f} |", flush=True)
+                print(f"| {folder.name} | {group} | {shares} | {rank:.1f} | {below:.2f} |", flush=True)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 

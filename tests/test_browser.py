@@ -1,8 +1,8 @@
-"""The helper must hear what the page tests rely on it to hear."""
+"""The page tests rely on the helper to report these."""
 
 import pytest
 
-from browser import DARK, needs_browser, visit
+from browser import needs_browser, visit
 
 pytestmark = needs_browser
 
@@ -37,4 +37,4 @@ def test_dark_mode_and_width_are_those_asked_for(tmp_path):
     question = 'return [innerWidth, matchMedia("(prefers-color-scheme: dark)").matches];'
     page = page_with(tmp_path, "")
     assert visit(page, question, width=900).answer == [900, False]
-    assert visit(page, question, width=900, options=(DARK,)).answer == [900, True]
+    assert visit(page, question, width=900, dark=True).answer == [900, True]

@@ -1,16 +1,12 @@
-"""What `examples/` do with semantic segmentation: overlays side by side, places of the right category, by heart."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""What `examples/` do with semantic segmentation: overlays side by side, ranks of the right category, by heart."""
 
 import pytest
 from PIL import Image
 
 from equigrad.analysis.history import Evaluation
 from equigrad.cli import main
+from scripts import run_script
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 SETTINGS = [
     *("data.num_glyphs=5", "data.max_count=16", "data.imbalance_factor=8", "data.test_count=2"),
     *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
@@ -27,13 +23,8 @@ def runs(tmp_path_factory):
     return folders
 
 
-def run_example(name, *arguments):
-    line = [sys.executable, EXAMPLES / name, *arguments]
-    return subprocess.run([str(word) for word in line], capture_output=True, text=True, check=False)
-
-
 def draw(folders, output, *arguments):
-    return run_example("segmentation_overlays.py", *folders, "--output", output, *arguments)
+    return run_script("examples/segmentation_overlays.py", *folders, "--output", output, *arguments)
 
 
 def test_the_image_the_truth_and_every_run_are_drawn_beside_each_other(runs, tmp_path):
@@ -55,8 +46,8 @@ def test_an_unknown_image_is_named(runs, tmp_path):
     assert drawn.stderr.startswith("error: no test image 'nowhere'")
 
 
-def test_the_right_category_has_a_place_in_every_group(runs):
-    printed = run_example("segmentation_ranks.py", runs[0])
+def test_the_right_category_has_a_rank_in_every_group(runs):
+    printed = run_script("examples/segmentation_ranks.py", runs[0])
     assert printed.returncode == 0, printed.stderr
     rows = [line.strip("| ").split(" | ") for line in printed.stdout.splitlines()[2:]]
     assert [row[1] for row in rows] == ["head", "medium", "tail"]
@@ -64,15 +55,17 @@ def test_the_right_category_has_a_place_in_every_group(runs):
     accuracies = [100 * result[f"mAcc{group}"] for group in (1, 2, 3)]
     assert [float(row[2]) for row in rows] == pytest.approx(accuracies, abs=0.1)
     for row in rows:
-        first, first_5, place, below = map(float, row[2:])
+        first, first_5, rank, below = map(float, row[2:])
         assert first <= first_5 <= 100
-        assert 1 <= place <= 6
+        assert 1 <= rank <= 6
         assert below >= 0
 
 
 def test_a_few_images_are_learned_by_heart():
     words = [word for setting in SETTINGS for word in ("--set", setting)]
-    printed = run_example("segmentation_by_heart.py", "tiny:segmentation", *words, "--images", 4, "--steps", 300)
+    printed = run_script(
+        "examples/segmentation_by_heart.py", "tiny:segmentation", *words, "--images", 4, "--steps", 300
+    )
     assert printed.returncode == 0, printed.stderr
     first, *steps, lowest = printed.stdout.splitlines()
     assert first.startswith("4 images of glyph scenes")
@@ -82,6 +75,6 @@ def test_a_few_images_are_learned_by_heart():
 
 
 def test_what_cannot_be_learned_by_heart_is_said_in_one_line():
-    printed = run_example("segmentation_by_heart.py", "tiny:ce")
+    printed = run_script("examples/segmentation_by_heart.py", "tiny:ce")
     assert printed.returncode == 1
     assert printed.stderr == "error: tiny:ce: expected a recipe of semantic segmentation\n"

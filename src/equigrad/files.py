@@ -1,4 +1,4 @@
-"""Files that are complete or not there: a crash never leaves half of one under its name."""
+"""Atomic writes: after a crash a file is either complete or missing, never half written."""
 
 import os
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ TEMPORARY_SUFFIX = ".part"
 
 @contextmanager
 def atomic_write(file: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `file` that takes its name once everything written has reached the disk."""
-    # The process is in the name: two that write the same file must not write into each other.
+    """Open a temporary file that replaces `file` when everything written has reached the disk."""
+    # With the process id in the name, two processes that write the same file do not mix.
     temporary = file.with_name(f".{file.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb") as stream:
@@ -27,13 +27,13 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """Write a whole file at once."""
+    """Replace a file with new content."""
     with atomic_write(file) as stream:
         stream.write(content)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut: the name lives in the folder, not in the file."""
+    """Make a rename survive a power cut; the name is stored in the folder, not in the file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -42,6 +42,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Clear what a killed process left half-written."""
+    """Remove half-written files of killed processes."""
     for file in folder.glob(f".*{TEMPORARY_SUFFIX}"):
         file.unlink(missing_ok=True)

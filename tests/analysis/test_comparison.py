@@ -26,7 +26,7 @@ def test_categories_are_sorted_by_count_and_everything_follows(tmp_path):
     assert comparison.categories.names[0] == "person"
     assert comparison.categories.counts.tolist() == list(COUNTS)
     np.testing.assert_allclose(run.metric, values)
-    np.testing.assert_allclose(run.final_ratio, ratio)
+    np.testing.assert_allclose(run.statistics.ratio[-1], ratio)
     assert comparison.categories.group_sizes() == {"frequent": 2, "common": 2, "rare": 2}
 
 
@@ -72,8 +72,8 @@ def test_statistics_of_a_chosen_path_are_shown(tmp_path):
     first, second = statistics([1.0] * 6), statistics([0.5] * 6)
     both = {**first, **{name.replace(PATH, "second"): array for name, array in second.items()}}
     run = load(tmp_path / "run", statistics=both)
-    assert compare([run]).runs[0].final_ratio[0] == 1
-    assert compare([run], "second").runs[0].final_ratio[0] == 0.5
+    assert compare([run]).runs[0].statistics.ratio[-1, 0] == 1
+    assert compare([run], "second").runs[0].statistics.ratio[-1, 0] == 0.5
     with pytest.raises(ValueError, match="statistics_path must be one of"):
         compare([run], "third")
 

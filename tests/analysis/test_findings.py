@@ -6,6 +6,7 @@ from analysis.run_folders import evaluation, write_run
 from equigrad.analysis import findings
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
+from equigrad.commands.demo import result_table
 
 
 def words(markup):
@@ -57,10 +58,26 @@ def test_many_metrics_are_folded_away_but_all_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "base", "expected"),
-    [(0.5, 0.4, "+10.0"), (0.4, 0.5, "−10.0"), (0.5, 0.5001, "0.0"), (0.5, None, ""), (None, 0.5, "")],
+    [
+        *((0.5, 0.4, "+10.0"), (0.4, 0.5, "−10.0"), (0.5, 0.5001, "0.0"), (0.5, None, ""), (None, 0.5, "")),
+        (0.8975, 0.7214, "+17.6"),  # of 89.8 and 72.1, the rounded ones, it would be 17.7
+    ],
 )
 def test_differences_are_in_points_with_a_sign(value, base, expected):
     assert findings.points(value, base) == expected
+
+
+def test_the_page_shows_the_differences_that_the_demo_prints(tmp_path):
+    results = {
+        "tiny:ce": {"Overall": 0.7214, "Many": 0.9904, "Medium": 0.93248, "Few": 0.36946},
+        "tiny:softmax_eql": {"Overall": 0.8975, "Many": 0.9896, "Medium": 0.96805, "Few": 0.77834},
+    }
+    contents = [{"evaluation": evaluation([0.5] * 6, result)} for result in results.values()]
+    shown = words(findings.result_tables(both(tmp_path, first=contents[0], second=contents[1])))
+    printed = result_table({**results, "tiny:bce": results["tiny:ce"], "tiny:sigmoid_eql": results["tiny:ce"]})
+    changes = printed.splitlines()[3].split()
+    assert changes == ["+17.6", "-0.1", "+3.6", "+40.9"]
+    assert shown.split("eql ")[1].split()[1::2] == [change.replace("-", "−") for change in changes]
 
 
 def test_starving_categories_are_named_with_what_they_lack(tmp_path):

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from analysis.run_folders import NAMES, evaluation, statistics, write_run
 from analysis.test_markup import HOSTILE, Reader
-from browser import DARK, needs_browser, visit
+from browser import needs_browser, visit
 from equigrad.analysis.report import write_report
 from equigrad.data.frequency import load_frequencies
 
@@ -121,6 +122,7 @@ def test_the_names_must_be_as_many_as_the_runs(folders, tmp_path):
         write_report(folders, tmp_path / "report.html", names=["one"])
 
 
+@patch("plotly.offline.get_plotlyjs", lambda: "/** stands in for four megabytes, which are the same in every page */")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HOSTILE, HOSTILE)
 def test_no_text_from_data_becomes_markup(tmp_path_factory, category, run_name):
@@ -258,6 +260,15 @@ def test_the_table_sorts_by_click_and_filters_by_name_and_group(page):
 
 
 @needs_browser
+def test_differences_of_categories_are_those_of_the_exact_values(tmp_path):
+    values = [[0.7214, 0.9904, 0.4, 0.5, 0.5, 0.1], [0.8975, 0.9896, 0.4, 0.50004, 0.49996, None]]
+    runs = [write_run(tmp_path / name, evaluation=evaluation(own)) for name, own in zip("ab", values, strict=True)]
+    seen = visit(write_report(runs, tmp_path / "report.html"), LOOK + "return column(7);")
+    assert seen.complaints == []
+    assert seen.answer == ["+17.6", "−0.1", "0.0", "0.0", "0.0", "–"]
+
+
+@needs_browser
 def test_the_slider_moves_the_figure_through_training(tmp_path):
     arrays = statistics([1.0] * 6, steps=(0, 50, 100))
     arrays["criterion.statistics.positive"][1] = 10  # a fifth of what balance needs
@@ -284,7 +295,7 @@ def test_dark_mode_darkens_the_page_and_lightens_the_figures(page):
         const style = (selector, name) => getComputedStyle(document.querySelector(selector))[name];
         const line = "#ratio-plot .scatterlayer .js-line";
         return [style("body", "backgroundColor"), style("#ratio-plot .xtick text", "fill"), style(line, "stroke")];"""
-    light, dark = visit(page, question), visit(page, question, options=(DARK,))
+    light, dark = visit(page, question), visit(page, question, dark=True)
     assert light.complaints == dark.complaints == []
     assert light.answer == ["rgb(255, 255, 255)", "rgb(27, 31, 36)", "rgb(0, 114, 178)"]
     assert dark.answer == ["rgb(20, 23, 27)", "rgb(231, 234, 238)", "rgb(74, 168, 230)"]
@@ -318,7 +329,7 @@ def test_on_paper_the_figures_are_light_and_fit_the_width(page):
         const found = [plot._fullLayout.width, plot._fullLayout.font.color];
         dispatchEvent(new Event("afterprint")); await settled();
         return [...found, plot._fullLayout.width > 1000, document.documentElement.dataset.theme ?? null];""",
-        options=(DARK,),
+        dark=True,
     )
     assert seen.complaints == []
     assert seen.answer == [680, "#1b1f24", True, None]

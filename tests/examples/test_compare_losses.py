@@ -73,7 +73,7 @@ def test_the_table_has_every_loss_with_the_spread_of_all_groups(run, glyphs, cap
     assert {"CE", "BCE", "Balanced Softmax", "Softmax-EQL", "Sigmoid-EQL", "cRT"} <= {row["loss"] for row in rows}
     for row in rows:
         assert 0 <= float(row["Overall"]) <= 100
-        assert {*GROUPS, *(f"{group}_std" for group in GROUPS), "told_counts", "settings"} <= row.keys()
+        assert {*GROUPS, *(f"{group}_std" for group in GROUPS), "uses_counts", "settings"} <= row.keys()
         assert row["Many"] == row["Many_std"] == ""  # no category has more than 100 images
         assert row["loss"] in printed
     assert json.loads((glyphs / "output" / "table.json").read_text())[0]["loss"] == "CE"

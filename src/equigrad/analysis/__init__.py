@@ -1,4 +1,4 @@
-"""What runs left behind, compared: figures and one page to open."""
+"""Finished and running runs compared: figures, and one HTML page."""
 
 from equigrad.analysis.comparison import Comparison, compare
 from equigrad.analysis.history import CategoryResult, Evaluation, RunHistory, StatisticsOverTime

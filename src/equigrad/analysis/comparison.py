@@ -1,4 +1,4 @@
-"""Runs side by side: the same categories in the same order, most frequent first."""
+"""Several runs with their categories in one common order, most frequent first."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from equigrad.analysis.history import CategoryResult, Floats, Ints, RunHistory, StatisticsOverTime
+from equigrad.run_files import EVALUATION, STATISTICS
 
-# Okabe and Ito's colours, told apart by all kinds of colour vision; the page has the same, lightened in dark mode.
+# Okabe and Ito's colours, distinct for every kind of colour vision; report.css has the same, lighter in dark mode.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
 @dataclass(frozen=True, eq=False)
 class Categories:
-    """Most frequent first.
+    """The categories of a comparison, most frequent first.
 
     Args:
-        names: of the categories.
-        counts: (C,) of training samples; None if no run was evaluated, and positive gradient stands in for them.
+        names: one for each category.
+        counts: (C,) training samples; None if no run was evaluated. The order is then that of the positive gradient.
         group_names: head first.
-        groups: (C,) index of each category's group.
+        groups: (C,) indices into `group_names`.
     """
 
     names: tuple[str, ...]
@@ -42,11 +43,11 @@ class ComparedRun:
     """A run with its categories in the common order.
 
     Args:
-        name: different from those of the other runs.
-        history: what was read.
-        path: of the statistics shown, in the model.
-        statistics: columns in the common order; None if the run keeps none.
-        metric: (C,) of each category; NaN where unknown, None if the run was not evaluated.
+        name: unique among the compared runs.
+        history: the files of the run.
+        path: module path of the statistics shown.
+        statistics: with columns in the common order; None if the loss keeps none.
+        metric: (C,) metric of each category, NaN where unknown; None if the run was not evaluated.
     """
 
     name: str
@@ -56,11 +57,6 @@ class ComparedRun:
     metric: Floats | None
 
     @property
-    def final_ratio(self) -> Floats | None:
-        """(C,) at the end of the run."""
-        return None if self.statistics is None else self.statistics.ratio[-1]
-
-    @property
     def result(self) -> dict[str, float | None]:
         """Metrics of the whole test set."""
         return dict(self.history.evaluation.result) if self.history.evaluation else {}
@@ -68,7 +64,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `compare` gives; `metric_name` is the metric of the categories, None if no run was evaluated."""
+    """Runs over the same categories; `metric_name` is the metric of single categories, None if no run was evaluated."""
 
     runs: tuple[ComparedRun, ...]
     categories: Categories
@@ -76,23 +72,23 @@ class Comparison:
 
     @property
     def watched(self) -> list[ComparedRun]:
-        """Runs that keep gradient statistics."""
+        """Runs with gradient statistics."""
         return [run for run in self.runs if run.statistics is not None]
 
     @property
     def metric_names(self) -> list[str]:
-        """Metrics of the whole test set in any run, headline first."""
+        """Metrics of the whole test set that any run has, headline first."""
         return list(dict.fromkeys(name for run in self.runs for name in run.result))
 
     def group_metric_names(self) -> list[str]:
-        """The headline metric and those that belong to a frequency group; the first few if none can be told."""
+        """The headline metric and those of the frequency groups; the first six if no name belongs to a group."""
         names = self.metric_names
         found = [_metric_of_group(group, names, self.categories.group_names) for group in self.categories.group_names]
         chosen = [*names[:1], *(name for name in found if name is not None)]
         return chosen if any(found) else names[:6]
 
     def group_ratios(self, run: ComparedRun) -> Floats:
-        """(T, G) median ratio of each group at each snapshot; NaN before it received any gradient."""
+        """(T, G) median ratio of each group at each snapshot; NaN before the group received any gradient."""
         assert run.statistics is not None
         ratio = run.statistics.ratio
         members = [self.categories.groups == group for group in range(len(self.categories.group_names))]
@@ -100,23 +96,23 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> Comparison:
-    """Put runs side by side.
+    """Bring the categories of all runs into one order.
 
-    Counts and groups are those of the first evaluated run.
+    Counts and groups are taken from the first evaluated run.
 
     Args:
-        runs: of models with the same categories.
-        statistics_path: which statistics to show of models that keep several; None for the first.
+        runs: their models must have the same categories.
+        statistics_path: which statistics to show of models with several; None for the first.
 
     Raises:
-        ValueError: nothing to compare, or not the same categories.
+        ValueError: there is nothing to compare, or the categories differ.
     """
     if not runs:
         raise ValueError("expected at least one run")
     chosen = [_choose_path(run, statistics_path) for run in runs]
     listed = _listed_categories(runs)
     if not listed and not any(chosen):
-        raise ValueError(f"{runs[0].folder}: no run has statistics.npz or the categories of evaluation.json")
+        raise ValueError(f"{runs[0].folder}: no run has {STATISTICS} or the categories of {EVALUATION}")
     first = next((run.statistics[path] for run, path in zip(runs, chosen, strict=True) if path), None)
     _check_sizes(runs, chosen, len(listed) or (first.positive.shape[1] if first else 0))
     categories, order = _sort_listed(listed) if listed else _sort_by_gradient(first)
@@ -130,7 +126,7 @@ def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> C
 
 
 def nan_median(values: Floats, axis: int) -> Floats:
-    """Median of what is known; NaN, without a warning, where nothing is."""
+    """Median without NaN; NaN, without a warning, if all values are NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         median: Floats = np.nanmedian(values, axis=axis)
@@ -138,9 +134,9 @@ def nan_median(values: Floats, axis: int) -> Floats:
 
 
 def smoothed(values: Floats) -> Floats:
-    """Running median and then running mean along the categories, over a 40th of them, or fewer at both ends.
+    """Running median, then running mean, each over a 40th of the categories and fewer at both ends.
 
-    The median keeps single categories from showing, the mean softens its jumps where neighbours are of two kinds.
+    The median removes single outliers. The mean smooths its jumps where neighbours have two kinds of values.
     """
     half = len(values) // 80
     medians = nan_median(_neighbourhoods(values, half), axis=1)
@@ -155,12 +151,12 @@ def smoothed(values: Floats) -> Floats:
 
 
 def evenly_chosen(count: int, limit: int) -> Ints:
-    """At most `limit` of the indices 0 … count-1, evenly spaced, the last always among them."""
+    """At most `limit` of the indices 0 … count-1, evenly spaced and always with the last one."""
     return np.unique(np.rint(np.linspace(count - 1, 0, min(count, limit))).astype(np.int64))
 
 
 def _neighbourhoods(values: Floats, half: int) -> Floats:
-    """(C, 2 * half + 1), with NaN beyond both ends."""
+    """Values around each position, (C, 2 * half + 1); NaN beyond both ends."""
     padded = np.pad(values, half, constant_values=np.nan)
     return np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
 
@@ -172,7 +168,7 @@ def _choose_path(run: RunHistory, path: str | None) -> str:
 
 
 def _listed_categories(runs: Sequence[RunHistory]) -> tuple[CategoryResult, ...]:
-    """Those of the first evaluated run; all others must list the same."""
+    """Categories of the first evaluated run; the others must have the same."""
     evaluated = [run for run in runs if run.evaluation and run.evaluation.categories]
     lists = [run.evaluation.categories for run in evaluated if run.evaluation]
     for run, categories in zip(evaluated[1:], lists[1:], strict=True):
@@ -203,7 +199,7 @@ def _sort_listed(listed: Sequence[CategoryResult]) -> tuple[Categories, Ints]:
 
 
 def _sort_by_gradient(statistics: StatisticsOverTime | None) -> tuple[Categories, Ints]:
-    """Without counts: by positive gradient, which grows with them, in thirds."""
+    """Without counts: thirds by positive gradient, which grows with the count."""
     assert statistics is not None
     order = np.argsort(-statistics.positive[-1], kind="stable")
     names = tuple(f"category {index}" for index in order)
@@ -226,7 +222,7 @@ def _metric(run: RunHistory, name: str | None, order: Ints) -> Floats | None:
 
 
 def _different_names(names: Sequence[str]) -> list[str]:
-    """Runs in folders of the same name are numbered."""
+    """Number runs whose folders have the same name."""
     found: list[str] = []
     for name in names:
         number = 2
@@ -247,7 +243,7 @@ def _metric_of_group(group: str, metrics: Sequence[str], groups: Sequence[str]) 
 
 
 def _short_endings(group: str, groups: Sequence[str]) -> list[str]:
-    """The initial, where groups do not share it (APm is no medium), and the number of the group, head first."""
+    """The initial, unless two groups share it (APm does not mean medium), and the number of the group, head first."""
     initials = [name[:1] for name in groups]
     initial = [group[:1]] if initials.count(group[:1]) == 1 else []
     return [*initial, str(groups.index(group) + 1)]

@@ -1,4 +1,4 @@
-"""What a comparison shows, in words and small tables."""
+"""The results of a comparison in sentences and small tables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
 from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, listing, markup, table
 
-STARVING = 0.2  # ratio below which a category gets five times as much negative as positive gradient
+STARVING = 0.2  # below this ratio a category gets more than five times as much negative as positive gradient
 
 _NUM_NAMED = 7  # starving categories in each list
 _NUM_METRICS = 10  # columns of one table
@@ -19,17 +19,17 @@ _ABSENT = "–"
 
 
 def percent(value: float | None) -> str:
-    """A fraction as a percentage; a dash if unknown."""
+    """A fraction in per cent; a dash if unknown."""
     return _ABSENT if value is None or not np.isfinite(value) else f"{100 * value:.1f}"
 
 
 def points(value: float | None, base: float | None) -> str:
-    """The difference of two fractions in percentage points, with its sign."""
+    """The difference of two fractions in percentage points, with its sign; empty if one is unknown."""
     if value is None or base is None:
         return ""
-    # Of the rounded percentages, so that a reader who subtracts finds the same.
-    difference = round(round(100 * value, 1) - round(100 * base, 1), 1)
-    return f"{difference:+.1f}".replace("-", "−") if difference else "0.0"
+    # Of the exact values, as in the terminal: the difference of rounded percentages may be 0.1 off.
+    text = f"{100 * (value - base):+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
 def number(value: float) -> str:
@@ -38,19 +38,19 @@ def number(value: float) -> str:
 
 
 def run_label(comparison: Comparison, run: ComparedRun) -> Html:
-    """The name of a run behind its colour."""
+    """The name of a run after a square in its colour."""
     index = comparison.runs.index(run)
     return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), element("span", run.name)])
 
 
 def lead(comparison: Comparison) -> Html:
-    """What each run changes against the first, in a sentence."""
+    """One sentence for each run: what it changes compared with the first."""
     items = [_outcome(comparison, run) for run in comparison.runs[1:]]
     return listing((item for item in items if item), "lead")
 
 
 def result_tables(comparison: Comparison) -> Html:
-    """Metrics of the whole test set, with differences to the first run."""
+    """Metrics of the whole test set, with differences from the first run."""
     names = comparison.metric_names
     if not names:
         return element("p", "None of the runs has been evaluated yet.")
@@ -61,7 +61,7 @@ def result_tables(comparison: Comparison) -> Html:
 
 
 def ratio_table(comparison: Comparison) -> Html:
-    """The figure of the ratio in numbers: medians of the groups and starving categories at the end."""
+    """Numbers of the ratio figure: medians of the groups and starving categories at the end."""
     groups = comparison.categories.group_names
     rows = [
         [run_label(comparison, run), *(number(value) for value in comparison.group_ratios(run)[-1]), _count(run)]
@@ -72,7 +72,7 @@ def ratio_table(comparison: Comparison) -> Html:
 
 
 def training_table(comparison: Comparison) -> Html:
-    """The figure of the groups in numbers: their medians at several steps."""
+    """Numbers of the figure over training: medians of the groups at several steps."""
     rows = []
     for run in comparison.watched:
         assert run.statistics is not None
@@ -95,14 +95,14 @@ def describe_ratios(comparison: Comparison) -> str:
 
 
 def starving(run: ComparedRun) -> NDArray[np.bool_]:
-    """(C,) categories whose ratio is below `STARVING` at the end; one without gradient yet is not counted."""
+    """(C,) whether the ratio is below `STARVING` at the end; False for a category without any gradient yet."""
     assert run.statistics is not None
     below: NDArray[np.bool_] = np.nan_to_num(run.statistics.ratio[-1], nan=np.inf) < STARVING
     return below
 
 
 def starving_lists(comparison: Comparison) -> Html:
-    """Which categories starve in each run, the worst by name."""
+    """For each run, which categories starve, with the names of the worst."""
     watched = comparison.watched
     return join(_starving_section(comparison, run, watched[0] if run is not watched[0] else None) for run in watched)
 
@@ -118,7 +118,7 @@ def _outcome(comparison: Comparison, run: ComparedRun) -> Html | None:
 
 
 def _changes(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> list[str]:
-    """Of the headline metric, and of the group that changed most."""
+    """Changes of the headline metric and of the group that changed most."""
     changed = {
         name: abs(value - before)
         for name in comparison.group_metric_names()
@@ -182,7 +182,7 @@ def _recovered(mask: NDArray[np.bool_], base: ComparedRun | None) -> str:
 
 
 def _named(run: ComparedRun, mask: NDArray[np.bool_]) -> dict[str, Ints]:
-    """Which starving categories to name, by heading: all if they are few."""
+    """Starving categories to list, by heading; all of them if they are few."""
     lowest, most_frequent = _lowest(run, mask), np.flatnonzero(mask)
     if len(lowest) <= 2 * _NUM_NAMED:
         return {"They are:": lowest}
@@ -190,7 +190,7 @@ def _named(run: ComparedRun, mask: NDArray[np.bool_]) -> dict[str, Ints]:
 
 
 def _lowest(run: ComparedRun, mask: NDArray[np.bool_]) -> Ints:
-    """Categories of the mask, lowest ratio first; of equal ones, that which was pushed down most."""
+    """Categories in the mask, lowest ratio first; among equal ratios, most negative gradient first."""
     assert run.statistics is not None
     order = np.lexsort((-run.statistics.negative[-1], run.statistics.ratio[-1]))
     return order[mask[order]]

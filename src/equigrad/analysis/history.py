@@ -1,4 +1,4 @@
-"""What a run left in its folder, read back and checked; nothing is unpickled.
+"""The files of a run folder, read and checked; nothing is unpickled.
 
 recipe.json        settings, versions, seed and command                          needed
 metrics.jsonl      one object for each logged step                               needed
@@ -21,17 +21,16 @@ from numpy.typing import NDArray
 
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
+from equigrad.run_files import EVALUATION as EVALUATION, METRICS, RECIPE, STATISTICS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
 
-RECIPE, METRICS, STATISTICS, EVALUATION = "recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json"
-
 
 @dataclass(frozen=True, eq=False)
 class StatisticsOverTime:
-    """Snapshots of one `GradientStatistics`."""
+    """Snapshots of one `GradientStatistics` at T steps."""
 
     steps: Ints  # (T,)
     positive: Floats  # (T, C)  G_j^pos
@@ -39,7 +38,7 @@ class StatisticsOverTime:
 
     @property
     def ratio(self) -> Floats:
-        """G_j, (T, C); NaN while no negative gradient has arrived, when there is nothing to compare."""
+        """G_j, (T, C); NaN as long as a category has no negative gradient."""
         nothing = np.full_like(self.positive, np.nan)
         return np.divide(self.positive, self.negative, out=nothing, where=self.negative > 0)
 
@@ -49,7 +48,7 @@ class CategoryResult:
     """How well one category is recognised.
 
     Args:
-        name: shown to readers.
+        name: shown on the page.
         count: of training samples, in whatever unit the task counts.
         metrics: fractions in [0, 1] by name; None where the test set cannot tell.
         group: by frequency, such as "rare"; None in all categories stands for many, medium and few by count.
@@ -63,7 +62,7 @@ class CategoryResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The content of `evaluation.json`: what the test set says about a run.
+    """The content of `evaluation.json`: how well a run does on the test set.
 
         {"result": {"AP": 0.255, "APr": 0.177},
          "categories": [{"name": "aerosol_can", "count": 109, "group": "frequent", "AP": 0.31}, …]}
@@ -109,10 +108,10 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class RunHistory:
-    """A run: what it was, how it went, and how well it did.
+    """A run: its settings, the course of its training, and its test results.
 
     Args:
-        name: shown to readers.
+        name: shown on the page.
         folder: of the run.
         recipe: the content of `recipe.json`.
         metrics: the lines of `metrics.jsonl`.
@@ -129,7 +128,7 @@ class RunHistory:
 
     @property
     def commands(self) -> list[list[str]]:
-        """How the run was started, and every time it was resumed."""
+        """Commands that started the run and resumed it."""
         starts = self.recipe.get("starts") or [self.recipe]
         return [[str(word) for word in start.get("command", [])] for start in starts]
 
@@ -154,7 +153,7 @@ class RunHistory:
         return run
 
     def _check_sizes(self) -> None:
-        """Statistics and evaluation must speak of the same categories."""
+        """Statistics and evaluation must have the same number of categories."""
         num_listed = len(self.evaluation.categories) if self.evaluation else 0
         for path, history in self.statistics.items():
             num_watched = history.positive.shape[1]
@@ -182,7 +181,7 @@ def _read_recipe(file: Path) -> Json:
 def _read_metrics(file: Path) -> tuple[Json, ...]:
     lines = _read_bytes(file).splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
-        lines.pop()  # the half line of a killed run
+        lines.pop()  # a killed run may leave half a line
     found = []
     for number, line in enumerate(lines, start=1):
         values = _parse(file, line, f"line {number}")
@@ -251,7 +250,7 @@ def _known(metrics: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _with_groups(file: Path, categories: tuple[CategoryResult, ...]) -> tuple[CategoryResult, ...]:
-    """Groups by count where the file names none; some with and some without are a mistake."""
+    """Groups by count if the file has none; a file with groups for some categories only is refused."""
     missing = [number for number, category in enumerate(categories) if category.group is None]
     if not missing:
         return categories

@@ -1,4 +1,4 @@
-"""HTML from data: whatever is not markup already is escaped, so that no name can become an element or a script."""
+"""HTML from data. What is not markup already is escaped, so that no name can become an element or a script."""
 
 import html
 import json
@@ -18,14 +18,14 @@ def markup(value: object) -> Html:
 
 
 def element(tag: str, *content: object, **attributes: str) -> Html:
-    """An element; attributes are escaped, in their names underscores become hyphens and a last one goes (`class_`)."""
+    """An element. Underscores in names of attributes become hyphens; a trailing one is dropped (`class_`)."""
     names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
     listed = "".join(f' {names[name]}="{html.escape(value)}"' for name, value in attributes.items() if value)
     return Html(f"<{tag}{listed}>{join(content)}</{tag}>")
 
 
 def join(parts: Iterable[object]) -> Html:
-    """Markup of all parts, one after the other."""
+    """Concatenate parts; those that are not markup are escaped."""
     return Html("".join(markup(part) for part in parts))
 
 
@@ -40,11 +40,11 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
 
 
 def listing(items: Iterable[object], class_: str = "") -> Html:
-    """A list of points."""
+    """A bulleted list."""
     return element("ul", *(element("li", item) for item in items), class_=class_)
 
 
 def script_data(value: Any) -> Html:
-    """JSON that is safe inside a script element: it cannot hold a tag, not even the one that ends the element."""
+    """JSON that is safe inside a script element: it contains no tag, not even the closing one."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

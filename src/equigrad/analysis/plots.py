@@ -1,4 +1,4 @@
-"""The paper's figures of a run's gradients, as PNG files for a README or a paper."""
+"""Figures of gradients, metrics and category counts, as PNG files for a README or a paper."""
 
 import io
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Compa
 from equigrad.analysis.history import RunHistory
 from equigrad.data.frequency import Groups
 from equigrad.files import write_atomically
+from equigrad.run_files import STATISTICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ def plot_gradients(runs: Sequence[RunHistory], file: str | Path, *, statistics_p
     """Accumulated positive and negative gradient and their ratio, by category, most frequent first (Fig. 1).
 
     Args:
-        runs: drawn over each other; those without statistics are left out.
+        runs: drawn into the same panels; runs without statistics are left out.
         file: PNG.
         statistics_path: as in `compare`.
     """
@@ -66,7 +67,7 @@ def plot_ratio_over_training(
     """Ratio of every category after each fifth of a run, one panel for each run (the paper's `vis_balance_ratio`).
 
     Args:
-        runs: those without statistics are left out.
+        runs: runs without statistics are left out.
         file: PNG.
         statistics_path: as in `compare`.
     """
@@ -94,7 +95,7 @@ def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequen
     """Metrics by frequency group as bars, one colour for each run.
 
     Args:
-        runs: those that were not evaluated are left out.
+        runs: runs that were not evaluated are left out.
         file: PNG.
         metrics: names in the evaluation; None for the headline and those of the groups.
     """
@@ -124,19 +125,19 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
     """Images of every category, most frequent first, coloured by group.
 
     Args:
-        counts: (C,).
-        groups: indices of the categories of each group, from the rarest.
+        counts: (C,) images of each category.
+        groups: categories of each group, rarest group first.
         file: PNG.
     """
-    place = np.empty(len(counts), dtype=np.int64)
-    place[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+    rank = np.empty(len(counts), dtype=np.int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     with _style():
         figure = _new_figure(height=3.2)
         axes = figure.subplots()
         for index, (name, members) in enumerate(groups.items()):
             label = f"{name} ({len(members):,})"
-            axes.bar(place[members], counts[members], 1.0, color=COLOURS[index % len(COLOURS)], label=label)
-        axes.set_yscale("symlog", linthresh=1)  # a category without images has a place too
+            axes.bar(rank[members], counts[members], 1.0, color=COLOURS[index % len(COLOURS)], label=label)
+        axes.set_yscale("symlog", linthresh=1)  # on a logarithmic axis a category without images would be missing
         axes.yaxis.set_major_formatter("{x:,g}")
         axes.set_xlim(0.5, len(counts) + 0.5)
         axes.set_xlabel(f"{len(counts):,} categories, most frequent first")
@@ -148,12 +149,12 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
 def _with_statistics(runs: Sequence[RunHistory], path: str | None) -> Comparison:
     comparison = compare(runs, path)
     if not comparison.watched:
-        raise ValueError(f"{runs[0].folder}: no run has statistics.npz, so there are no gradients to draw")
+        raise ValueError(f"{runs[0].folder}: no run has {STATISTICS}, so there are no gradients to draw")
     return comparison
 
 
 def _draw_categories(axes: "Axes", run: ComparedRun, quantity: str, style: dict[str, Any]) -> None:
-    """The last snapshot of a run: every category faintly, their running median clearly."""
+    """The last snapshot of a run: a faint dot for each category and a line for the running median."""
     if run.statistics is None:
         return
     values = getattr(run.statistics, quantity)[-1]
@@ -161,7 +162,7 @@ def _draw_categories(axes: "Axes", run: ComparedRun, quantity: str, style: dict[
     ranks = np.arange(1, len(values) + 1)
     axes.plot(ranks, shown, ".", markersize=2.5, alpha=0.18, color=style["color"], markeredgewidth=0)
     axes.plot(ranks, smoothed(shown), label=run.name, **style)
-    if quantity != "ratio" and (values > 0).any():  # there is no logarithmic axis of nothing
+    if quantity != "ratio" and (values > 0).any():  # a logarithmic axis needs a positive value
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
 
@@ -184,7 +185,7 @@ def _last_step(run: ComparedRun) -> int:
 
 
 def _finish_ratio(axes: "Axes", comparison: Comparison) -> None:
-    """Room for what is drawn, from 0; far above balance on a logarithmic axis."""
+    """Limits from 0 to above all lines; a logarithmic axis if ratios are far above balance."""
     lines = [smoothed(run.statistics.ratio[-1]) for run in comparison.watched if run.statistics is not None]
     highest = max((float(np.nanmax(line)) for line in lines if np.isfinite(line).any()), default=1.0)
     if highest > 3:
@@ -198,7 +199,7 @@ def _draw_balance(axes: "Axes") -> None:
 
 
 def _mark_groups(axes: "Axes", categories: Categories, with_names: bool) -> None:
-    """Lines between the groups, if sorting by count keeps them apart."""
+    """Lines between the groups, unless sorting by count mixes them."""
     edges = np.flatnonzero(np.diff(categories.groups))
     if len(edges) >= len(categories.group_names):
         return
@@ -234,7 +235,7 @@ def _style() -> AbstractContextManager[None]:
 
 
 def _new_figure(height: float) -> "Figure":
-    # No pyplot: the caller's windows, backend and current figure stay as they are.
+    # Without pyplot, the caller's windows, backend and current figure do not change.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

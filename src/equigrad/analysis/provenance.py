@@ -1,4 +1,4 @@
-"""Where the numbers of a page come from: settings, versions and commands of its runs."""
+"""How the numbers of a page were made: settings, versions and commands of its runs."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ _ABSENT = "–"
 
 
 def settings_tables(comparison: Comparison) -> Html:
-    """What differs between the runs, all settings of each, and versions."""
+    """Settings that differ between the runs, all settings of each run, and versions."""
     settings = [_settings(run) for run in comparison.runs]
     parts = [_difference_table(comparison, settings)] if len(settings) > 1 else []
     parts += [
@@ -25,7 +25,7 @@ def settings_tables(comparison: Comparison) -> Html:
 
 
 def command_lists(comparison: Comparison, report_command: Sequence[str]) -> Html:
-    """How each run and this page were made."""
+    """Commands that made each run and this page."""
     parts = []
     for run in comparison.runs:
         lines = [shlex.join(command) for command in run.history.commands if command]
@@ -40,7 +40,7 @@ def _settings(run: ComparedRun) -> dict[str, str]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings by dotted name, as `--set` takes them."""
+    """Nested settings by dotted name, as in `--set`."""
     found: dict[str, str] = {}
     for name, item in value.items():
         if isinstance(item, dict) and item:

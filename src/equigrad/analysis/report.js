@@ -258,10 +258,14 @@
   // ---------------------------------------------------------------- table of categories
 
   const percent = (value) => (100 * value).toFixed(1);
-  const points = (value) => (value < 0 ? "−" : value > 0 ? "+" : "") + Math.abs(value).toFixed(1);
+  const points = (value) => {
+    const size = Math.abs(value).toFixed(1);
+    return (size === "0.0" ? "" : value < 0 ? "−" : "+") + size;
+  };
+  // Of the exact values: the difference of rounded percentages may be 0.1 off.
   const difference = (run, index) =>
     known(run.metric[index]) && known(data.runs[0].metric[index])
-      ? Number(percent(run.metric[index])) - Number(percent(data.runs[0].metric[index])) : null;
+      ? 100 * (run.metric[index] - data.runs[0].metric[index]) : null;
 
   function ratioCell(cell, value) {
     cell.classList.add("ratio");
@@ -270,7 +274,7 @@
   }
 
   function differenceCell(cell, value) {
-    if (value) cell.classList.add(value > 0 ? "up" : "down");
+    if (points(value) !== "0.0") cell.classList.add(value > 0 ? "up" : "down");
   }
 
   function columnsOfRun(run, runIndex) {

@@ -1,4 +1,4 @@
-"""One HTML page that compares runs; complete in itself, it asks nothing of any other place."""
+"""One HTML page that compares runs. It contains all it needs and makes no requests."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -31,18 +31,18 @@ def write_report(
     """Write a page that compares runs: results, gradient ratios, every category, settings and commands.
 
     Args:
-        folders: of the runs; differences are to the first.
-        file: the page; replaced as a whole.
-        names: of the runs; None for those of the folders.
-        title: of the page.
-        statistics_path: which statistics to show of models that keep several; None for the first.
-        command: that makes this page, for the page to quote; None for `equigrad report` with the folders.
+        folders: run folders; differences are shown from the first.
+        file: where to write the page.
+        names: of the runs; None for the names of the folders.
+        title: of the page; None for one made of the names.
+        statistics_path: which statistics to show of models with several; None for the first.
+        command: the command shown on the page as the one that made it; None for `equigrad report` with the folders.
 
     Returns:
         The file.
 
     Raises:
-        ValueError: one line about a folder that is not a run, a broken file, or runs that cannot be compared.
+        ValueError: a folder is not a run, a file is broken, or the runs cannot be compared.
     """
     if names is not None and len(names) != len(folders):
         raise ValueError(f"names must be {len(folders)}, one for each run, got {len(names)}")
@@ -57,7 +57,7 @@ def write_comparison(
 ) -> Path:
     """Write the page of a comparison; see `write_report`."""
     page = _page(comparison, title or _title(comparison), command)
-    # A lone surrogate, which JSON can name and UTF-8 cannot write, becomes a question mark.
+    # A lone surrogate is possible in JSON but not in UTF-8; it becomes a question mark.
     write_atomically(Path(file), page.encode("utf-8", errors="replace"))
     return Path(file)
 
@@ -108,10 +108,10 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    """What a reader must know to read the numbers rightly."""
+    """Notes without which the numbers could be misread."""
     notes = []
     for run in comparison.runs:
-        if run.statistics is None and run.history.recipe:  # without a recipe it is no run, only its detections
+        if run.statistics is None and run.history.recipe:  # without a recipe there are only detections of some tool
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
@@ -146,7 +146,7 @@ def _categories_text(comparison: Comparison) -> str:
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:
-    """What the script of the page draws."""
+    """Data for the script of the page."""
     categories = comparison.categories
     steps = _slider_steps(comparison)
     return {
@@ -162,7 +162,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _slider_steps(comparison: Comparison) -> Ints:
-    """Steps at which a run has a snapshot with gradient in it, evenly chosen."""
+    """Evenly chosen steps at which some run has a snapshot with gradients."""
     reached = [
         run.statistics.steps[np.isfinite(run.statistics.ratio).any(axis=1)]
         for run in comparison.watched
@@ -178,9 +178,9 @@ def _slider_steps(comparison: Comparison) -> Ints:
 def _run_data(comparison: Comparison, run: ComparedRun, steps: Ints) -> dict[str, Any]:
     found: dict[str, Any] = {"name": run.name, "metric": None, "ratio": None, "final": None}
     if run.metric is not None:
-        found["metric"] = _rounded(run.metric, digits=4)
+        found["metric"] = _rounded(run.metric, digits=6)  # exact enough to subtract
     if run.statistics is not None:
-        # At each step of the slider what the run knew then; nothing before its first snapshot.
+        # At each step of the slider, the last snapshot up to then.
         rows = np.searchsorted(run.statistics.steps, steps, side="right") - 1
         ratio = run.statistics.ratio
         found["ratio"] = [None if row < 0 else _rounded(ratio[row], digits=3) for row in rows]
@@ -192,7 +192,7 @@ def _run_data(comparison: Comparison, run: ComparedRun, steps: Ints) -> dict[str
 
 
 def _rounded(values: Floats, digits: int) -> list[float | None]:
-    """Significant digits, fewer characters; null where unknown."""
+    """Values with few significant digits, to keep the page small; None where unknown."""
     return [_shortest(float(f"{value:.{digits}g}")) if np.isfinite(value) else None for value in values]
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from PIL import Image, ImageColor
+from PIL import Image, ImageColor, ImageDraw
 
-from equigrad.analysis.pictures.objects import GROUPS, DetectedObject, draw_objects, label_place
+from equigrad.analysis.pictures.objects import GROUPS, DetectedObject, draw_objects, label_position
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 
 GREY = (90, 90, 90)
@@ -69,8 +69,9 @@ def test_a_mask_tints_its_own_pixels_only():
     np.testing.assert_array_equal(picture[400, 350], colour)  # the border
 
 
-def test_an_empty_mask_is_no_problem():
-    drawn(DetectedObject("cup", 0.9, "common", (250, 350, 500, 480), np.zeros(SIZE[::-1], bool)))
+def test_an_empty_mask_draws_the_box_alone():
+    box = DetectedObject("cup", 0.9, "common", (250, 350, 500, 480))
+    np.testing.assert_array_equal(drawn(box._replace(mask=np.zeros(SIZE[::-1], bool))), drawn(box))
 
 
 def test_the_legend_tells_the_colours_whatever_was_found():
@@ -79,29 +80,62 @@ def test_the_legend_tells_the_colours_whatever_was_found():
     assert all(is_colour(picture[800:], group).any() for group in GROUPS)
 
 
+@pytest.fixture
+def texts(monkeypatch):
+    """Texts that are drawn, with their positions and colours."""
+    found = []
+    draw_text = ImageDraw.ImageDraw.text
+
+    def text(draw, xy, text, fill=None, **options):
+        found.append((text, xy, fill))
+        draw_text(draw, xy, text, fill=fill, **options)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", text)
+    return found
+
+
+def test_the_legend_counts_the_objects_of_each_group(texts):
+    drawn(*[DetectedObject("cup", 0.5, group, (0, 0, 9, 9)) for group in ("rare", "rare", "frequent")])
+    legend = [(text, left) for text, (left, top), _ in texts if top >= SIZE[1]]
+    assert [text for text, _ in legend] == ["frequent 1", "common 0", "rare 2"]
+    assert [left for _, left in legend] == sorted(left for _, left in legend)
+
+
+def test_a_label_has_name_and_score_in_white_on_the_colour_of_the_group(texts):
+    picture = drawn(DetectedObject("tea cup", 0.876, "common", (200, 300, 600, 500)))
+    text, (left, middle), fill = texts[0]
+    assert (text, fill) == ("tea cup 0.88", "white")
+    assert left > 200
+    assert 276 < middle < 300
+    on_label = picture[280:298, 201:300]
+    assert is_colour(on_label, "common").mean() > 0.5
+    assert (on_label == 255).all(-1).any()
+
+
 @pytest.mark.parametrize("box", [(0, 0, 30, 30), (970, 0, 1000, 20), (0, 780, 20, 800), (990, 790, 1000, 800)])
 def test_the_label_of_a_box_at_the_border_is_whole(box):
-    place = label_place((150, 24), box, [], SIZE)
+    place = label_position((150, 24), box, [], SIZE)
     assert 0 <= place[0] < place[2] <= 1000
     assert 0 <= place[1] < place[3] <= 800
     assert (place[2] - place[0], place[3] - place[1]) == (150, 24)
 
 
 def test_a_label_stands_on_the_upper_left_corner_of_its_box():
-    assert label_place((150, 24), (200, 300, 600, 500), [], SIZE) == (200, 276, 350, 300)
+    assert label_position((150, 24), (200, 300, 600, 500), [], SIZE) == (200, 276, 350, 300)
 
 
 def test_labels_of_one_box_do_not_cover_each_other_while_there_is_room():
     taken = []
     for _ in range(40):
-        place = label_place((200, 24), (400, 300, 420, 320), taken, SIZE)
+        place = label_position((200, 24), (400, 300, 420, 320), taken, SIZE)
         assert not any(overlap(place, other) for other in taken)
         taken.append(place)
 
 
 def test_labels_are_drawn_even_without_room():
-    picture = drawn(*(DetectedObject("cup", 0.5, "rare", (0, 0, 9, 9)) for _ in range(30)), size=(20, 20))
-    assert is_colour(picture, "rare").any()
+    objects = [DetectedObject("cup", 0.5, "rare", (0, 0, 9, 9)) for _ in range(30)]
+    one, many = (is_colour(drawn(*found, size=(20, 20)), "rare").sum() for found in (objects[:1], objects))
+    assert many > 2 * one
 
 
 @pytest.mark.parametrize("size", [(1, 1), (4000, 3), (3, 4000), (640, 480)])

@@ -1,1 +1,1 @@
-"""Predictions drawn on images."""
+"""Pictures of predictions: labels, objects and label maps drawn on images."""

@@ -21,10 +21,10 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 Size = tuple[int, int]  # width, height
 
 GROUPS = ("frequent", "common", "rare")
-"""From the first drawn to the last, which is above the others; within a group the small are above the large."""
+"""In the order of drawing: later groups are on top, and within a group small objects are on top of large ones."""
 
 _IMAGE_SIZE = 1536  # longer side of the shown image, at most
-_LEAST_SIZE = (24, 4)  # of the picture in sizes of its text: room for legend and labels on the narrowest image
+_LEAST_SIZE = (24, 4)  # width and height in text sizes: even the narrowest image has room for legend and labels
 _OPACITY = 0.35  # of masks
 
 
@@ -53,7 +53,7 @@ def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
     draw = ImageDraw.Draw(canvas)
     line_width = max(max(shown.size) // 360, 2)
     for found, box in zip(ordered, boxes, strict=True):
-        # A white edge: a line is seen on any colour, also on the mask of its own group.
+        # A white edge makes the line visible on any colour, also on a mask of its own group.
         draw.rectangle((box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1), outline="white", width=line_width + 2)
         draw.rectangle(box, outline=GROUP_COLOURS[found.group], width=line_width)
     _draw_names(draw, ordered, boxes, area, text_size)
@@ -68,7 +68,7 @@ def _area(box: Box) -> float:
 
 
 def _scaled_box(box: Box, size: Size, shown: Size) -> Box:
-    """Outermost pixels of the box in the shown image."""
+    """The outermost pixels of the box in the resized image, clipped to it."""
     across, down = shown[0] / size[0], shown[1] / size[1]
     left, right = sorted(min(max(edge * across, 0), shown[0] - 1) for edge in (box[0], box[2] - 1 / across))
     top, bottom = sorted(min(max(edge * down, 0), shown[1] - 1) for edge in (box[1], box[3] - 1 / down))
@@ -95,18 +95,18 @@ def _tint(shown: "Image", objects: Sequence[DetectedObject]) -> None:
 def _draw_names(
     draw: "ImageDraw", objects: Sequence[DetectedObject], boxes: Sequence[Box], area: Size, text_size: int
 ) -> None:
-    """A label for each object; the last ones, which are the rare and the small, choose their places first."""
+    """A label for each object. Positions are chosen from the last object to the first: rare and small ones first."""
     texts = [_label(found, area[0] // 2, text_size) for found in objects]
     height = text_size * 4 // 3
-    places: list[Box] = []
+    positions: list[Box] = []
     for text, box in zip(reversed(texts), reversed(boxes), strict=True):
         width = round(font(text_size).getlength(text)) + text_size // 2
-        places.append(label_place((width, height), box, places, area))
-    for found, text, box, place in zip(objects, texts, boxes, reversed(places), strict=True):
+        positions.append(label_position((width, height), box, positions, area))
+    for found, text, box, position in zip(objects, texts, boxes, reversed(positions), strict=True):
         colour = GROUP_COLOURS[found.group]
-        draw.line(_shortest_link(box, place), fill=colour, width=2)
-        draw.rectangle((place[0], place[1], place[2] - 1, place[3] - 1), fill=colour, outline="white")
-        middle = (place[0] + text_size // 4, (place[1] + place[3]) // 2)
+        draw.line(_shortest_link(box, position), fill=colour, width=2)
+        draw.rectangle((position[0], position[1], position[2] - 1, position[3] - 1), fill=colour, outline="white")
+        middle = (position[0] + text_size // 4, (position[1] + position[3]) // 2)
         draw.text(middle, text, fill="white", font=font(text_size), anchor="lm")
 
 
@@ -115,14 +115,14 @@ def _label(found: DetectedObject, width: int, text_size: int) -> str:
     return fitted(found.name, width - font(text_size).getlength(score), text_size) + score
 
 
-def label_place(size: Size, box: Box, taken: Sequence[Box], area: Size) -> Box:
-    """Where a label covers the least of other labels, then touches its box, then is near the box's upper left corner.
+def label_position(size: Size, box: Box, taken: Sequence[Box], area: Size) -> Box:
+    """The position that overlaps other labels least, then is nearest to its box, then to the box's upper left corner.
 
     Args:
-        size: of the label.
-        box: it belongs to.
-        taken: places of other labels.
-        area: it must not leave.
+        size: width and height of the label.
+        box: the box that the label belongs to.
+        taken: positions of other labels.
+        area: width and height that the label must stay in.
     """
     (width, height), (x1, y1, x2, y2) = size, box
     most_left, most_top = max(area[0] - width, 0), max(area[1] - height, 0)
@@ -141,10 +141,10 @@ def label_place(size: Size, box: Box, taken: Sequence[Box], area: Size) -> Box:
     return (int(left[best]), int(top[best]), int(right[best]), int(bottom[best]))
 
 
-def _shortest_link(box: Box, place: Box) -> Box:
-    """From the edge of a label to the edge of its box; a point where they touch."""
-    start_x, end_x = _nearest((place[0], place[2]), (box[0], box[2]))
-    start_y, end_y = _nearest((place[1], place[3]), (box[1], box[3]))
+def _shortest_link(box: Box, label: Box) -> Box:
+    """A line from the edge of a label to the edge of its box; a point if they touch."""
+    start_x, end_x = _nearest((label[0], label[2]), (box[0], box[2]))
+    start_y, end_y = _nearest((label[1], label[3]), (box[1], box[3]))
     return (start_x, start_y, end_x, end_y)
 
 

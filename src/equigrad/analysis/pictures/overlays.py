@@ -34,7 +34,7 @@ _STYLE: dict[str, Any] = {
 def overlay(
     image: Colours, labels: LabelMap, colours: Colours, *, opacity: float = 0.6, outlined: Collection[int] = ()
 ) -> Colours:
-    """The image (H, W, 3) under the colours of its labels; ignored pixels are grey and dark.
+    """The image (H, W, 3) tinted with the colours of its labels; ignored pixels are dark grey.
 
     Args:
         image: uint8.
@@ -63,18 +63,18 @@ def draw_overlays(
     *,
     rare: Collection[int] = (),
 ) -> None:
-    """Write a PNG, complete or not at all; see `overlays_png`."""
+    """Write `overlays_png` to a file."""
     write_atomically(Path(file), overlays_png(image, label_maps, class_names, rare=rare))
 
 
 def overlays_png(
     image: Colours, label_maps: Mapping[str, LabelMap], class_names: Sequence[str], *, rare: Collection[int] = ()
 ) -> bytes:
-    """The image, and beside it every label map under its title, with one legend for all.
+    """The image and, beside it, each label map as an overlay with its title; one legend for all.
 
     Args:
         image: (H, W, 3) uint8.
-        label_maps: by title, the ground truth first: its shares of pixels are those in the legend.
+        label_maps: by title, the ground truth first; the legend shows its shares of pixels.
         class_names: of all C categories.
         rare: categories that are outlined in white and marked in the legend.
     """
@@ -98,13 +98,13 @@ def overlays_png(
             dpi=_DPI,
             layout="constrained",
         )
-        FigureCanvasAgg(figure)  # no pyplot: the caller's windows and backend stay as they are
+        FigureCanvasAgg(figure)  # without pyplot, the caller's windows and backend do not change
         axes = figure.subplots(num_rows, num_columns, squeeze=False).ravel().tolist()
-        for place in axes:
-            place.set_axis_off()
-        for place, (title, picture) in zip(axes, panels.items(), strict=False):
-            place.imshow(picture, interpolation="nearest")
-            place.set_title(title)
+        for panel in axes:
+            panel.set_axis_off()
+        for panel, (title, picture) in zip(axes, panels.items(), strict=False):
+            panel.imshow(picture, interpolation="nearest")
+            panel.set_title(title)
         figure.legend(
             handles=[_patch(label, text, colours, rare) for label, text in entries],
             loc="outside lower left",
@@ -123,7 +123,7 @@ def legend_entries(
     """Label and text of the categories in any map, most pixels of the first map first; -1 stands for ignored pixels."""
     counts = np.array([_counts(labels, len(class_names)) for labels in label_maps])  # (maps, C + 1)
     truth, anywhere = counts[0], counts.sum(0)
-    # Rare ones before the cut: they are what one looks for, and they have the fewest pixels.
+    # Rare categories are listed before the cut: they matter most, and they have the fewest pixels.
     present = sorted(np.flatnonzero(anywhere[:-1]).tolist(), key=lambda label: (label not in rare, -truth[label]))
     shown = sorted(present[:_MAX_ENTRIES], key=lambda label: (-truth[label], -anywhere[label]))
     total = max(int(truth[:-1].sum()), 1)
@@ -135,9 +135,9 @@ def legend_entries(
 
 @lru_cache
 def distinct_colours(num_classes: int) -> Colours:
-    """(C, 3) colours that stay apart: each is the farthest, to the eye, from all before it; none is grey or dark.
+    """(C, 3) distinct colours, none grey or dark: each has the largest perceived distance from all before it.
 
-    The same category has the same colour in every picture of a data set, and however many categories follow it.
+    The colour of a category does not depend on the number of categories after it.
     """
     levels = np.linspace(0, 255, 14).round()
     candidates = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), -1).reshape(-1, 3)
@@ -149,7 +149,7 @@ def distinct_colours(num_classes: int) -> Colours:
     distances = np.full(len(lab), np.inf)
     while len(chosen) < num_classes:
         distances = np.minimum(distances, np.linalg.norm(lab - lab[chosen[-1]], axis=1))
-        # Beyond the number of candidates they begin again.
+        # When all candidates are used, the colours repeat.
         chosen.append(int(distances.argmax()) if distances.any() else chosen[len(chosen) % len(lab)])
     colours: Colours = candidates[chosen[:num_classes]].astype(np.uint8)
     colours.setflags(write=False)
@@ -168,7 +168,7 @@ def _to_lab(colours: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _borders(regions: LabelMap) -> NDArray[np.bool_]:
-    """Pixels outside all regions (-1) that touch one, (H, W): a border inside would hide what is small."""
+    """Pixels (H, W) outside all regions (-1) that touch one; a border inside would hide small regions."""
     padded = np.pad(regions >= 0, 1)
     touches: NDArray[np.bool_] = padded[:-2, 1:-1] | padded[2:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
     return touches & (regions < 0)

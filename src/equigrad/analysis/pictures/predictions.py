@@ -1,4 +1,4 @@
-"""Predictions drawn for people: the image, and what the model says, coloured by how often the category was trained."""
+"""Predictions of classifiers as pictures, coloured by the frequency group of the categories."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# Okabe and Ito's blue, green and vermilion for head, middle and tail, told apart by all kinds of colour vision.
+# Okabe and Ito's blue, green and vermilion for head, middle and tail, distinct for every kind of colour vision.
 GROUP_COLOURS = {
     **dict.fromkeys(("many", "frequent"), "#0072b2"),
     **dict.fromkeys(("medium", "common"), "#009e73"),
@@ -22,7 +22,7 @@ _TEXT, _TRACK = "#111827", "#e5e7eb"
 
 
 class RankedLabel(NamedTuple):
-    """One answer of a classifier."""
+    """A category that a classifier predicts, with its score."""
 
     name: str
     score: float
@@ -30,7 +30,7 @@ class RankedLabel(NamedTuple):
 
 
 class PredictedImage(NamedTuple):
-    """What `equigrad predict` shows of an image."""
+    """What `equigrad predict` writes and prints for an image."""
 
     picture: "Image"
     line: str
@@ -56,7 +56,7 @@ def draw_labels(image: "Image", labels: Sequence[RankedLabel]) -> "Image":
 
 
 def scaled(image: "Image", longest: int) -> "Image":
-    """The longer side at most `longest` pixels; small images are enlarged in whole pixels."""
+    """Resize so that the longer side has at most `longest` pixels; small images are enlarged by a whole factor."""
     from PIL.Image import Resampling
 
     side = max(image.size)
@@ -72,10 +72,10 @@ def draw_legend(draw: "ImageDraw", entries: Mapping[str, str], corner: tuple[int
     """A square in the colour of each group and a text beside it, in one row.
 
     Args:
-        draw: of the picture.
-        entries: text of each group.
-        corner: left and top.
-        size: of the text.
+        draw: what the legend is drawn with.
+        entries: text by group.
+        corner: left and top of the legend.
+        size: text size in pixels.
     """
     left, top = corner
     side, gap = size * 4 // 5, size // 4
@@ -95,5 +95,5 @@ def _draw_label(draw: "ImageDraw", label: RankedLabel, left: int, top: int) -> N
     bar = (left, top + 28, right, top + 38)
     draw.rounded_rectangle(bar, radius=4, fill=_TRACK)
     width = round(_PANEL_WIDTH * min(max(label.score, 0.0), 1.0))
-    if width >= 8:  # less than both round ends is not a bar
+    if width >= 8:  # a shorter bar would be only its round ends
         draw.rounded_rectangle((left, bar[1], left + width, bar[3]), radius=4, fill=colour)

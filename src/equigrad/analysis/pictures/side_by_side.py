@@ -1,4 +1,4 @@
-"""Pictures of one image beside each other, such as what two runs say about it."""
+"""Pictures of one image beside each other, such as the predictions of two runs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ _MARGIN = 16
 
 
 def side_by_side(headings: Sequence[str], pictures: Sequence["Image"]) -> "Image":
-    """The pictures from left to right, each as it is and under its heading."""
+    """The pictures from left to right, unscaled, each with its heading above."""
     from PIL import Image, ImageDraw
 
     tallest = max(picture.height for picture in pictures)

@@ -1,4 +1,4 @@
-"""Text in pictures: names that come from data, in one line that fits."""
+"""Text in pictures: names from data, cut to one line that fits."""
 
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ def font(size: int) -> "FreeTypeFont":
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks or what else could steer a terminal, cut where it is very long."""
+    """The text without line breaks and control characters, cut at 60 characters."""
     printable = "".join(letter if letter.isprintable() else " " for letter in text)
     plain = " ".join(printable.split())
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1].rstrip() + "…"
