@@ -40,7 +40,18 @@ ALLOWED = {
         "models.detection.pyramids.feature_pyramid.ExtraLevels",
         "models.detection.two_stage.roi_sampling.RoISampler",
     },
-    "commands": {"recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling", "files", "settings"},
+    "commands": {
+        "run_files",
+        "recipes",
+        "tasks",
+        "engine",
+        "analysis",
+        "evaluation",
+        "data",
+        "sampling",
+        "files",
+        "settings",
+    },
     "cli": {"commands"},
     "__main__": {"cli"},
 }
@@ -117,15 +128,6 @@ def test_importing_the_package_needs_torch_alone():
     assert shown.stdout.strip() == "[]"
 
 
-def test_what_the_package_exports_is_what_type_checkers_see():
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    typed = next(node for node in tree.body if isinstance(node, ast.If)).body
-    names = {alias.asname for node in typed for alias in node.names}
-    import equigrad
-
-    assert names == set(equigrad.__all__) | set(equigrad._MODULES)
-
-
 _TINY = ["data.max_count=12", "data.test_count=2", "training.schedule.epochs=1", "training.batch_size=8"]
 _GLYPHS = [*_TINY, "data.num_classes=4", "data.image_size=64", "training.num_workers=0"]
 RUNS = {
@@ -150,7 +152,8 @@ def test_from_the_command_to_the_arithmetic_of_the_loss_are_at_most_eleven_frame
             if frame.f_code.co_filename.startswith(str(PACKAGE)):
                 stack.append(f"{os.path.relpath(frame.f_code.co_filename, PACKAGE)}:{frame.f_code.co_name}")
             frame = frame.f_back
-        deepest = max(deepest, stack[::-1], key=len)
+        if any(name.endswith("_train_step") for name in stack):  # building the model is not the walk of a batch
+            deepest = max(deepest, stack[::-1], key=len)
 
     words = ["train", recipe, "--run", "run", *(word for setting in RUNS[recipe] for word in ("--set", setting))]
     sys.setprofile(remember)

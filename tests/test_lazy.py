@@ -54,6 +54,13 @@ def test_an_unknown_name_is_an_attribute_error(package):
         package.CIRCLE  # noqa: B018
 
 
+def test_modules_themselves_are_exported_below_the_empty_name():
+    read, names, exported = lazy_exports("equigrad", {"": ["labels"]})
+    assert read("labels").IGNORE == -100
+    assert exported == ["labels"]
+    assert "labels" in names()
+
+
 def test_a_name_that_a_submodule_would_hide_is_refused():
     with pytest.raises(ValueError, match=r"shapes exports \['squares'\]"):
         lazy_exports("shapes", {"squares": ["squares"]})
@@ -69,7 +76,7 @@ def test_type_checkers_see_the_names_that_are_exported(path):
     (call,) = (node for node in ast.walk(block) if isinstance(node, ast.Call))
     modules = ast.literal_eval(call.args[1])
     package = importlib.import_module(".".join(("equigrad", *path.parent.relative_to(SOURCE).parts)))
-    exported = {name: f"{package.__name__}.{module}" for module, names in modules.items() for name in names}
+    exported = {name: f"{package.__name__}.{module}".rstrip(".") for module, names in modules.items() for name in names}
 
     assert shown == exported
     assert exported.keys() <= set(package.__all__)

@@ -4,54 +4,12 @@ criterion = equigrad.SigmoidEqualizationLoss(num_classes)
 loss = criterion(logits, labels)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
 __version__ = "0.1.0.dev0"
 
-# Imported at first use, so that the command line can answer `--help` without torch.
-_MODULES = ("calibration", "decoupling", "losses", "models", "sampling")
-_EXPORTS = {
-    "distillation": ["DistillationLoss", "FrozenTeacher"],
-    "labels": ["BACKGROUND", "IGNORE"],
-    "losses": [
-        "BalancedSoftmaxLoss",
-        "BinaryCrossEntropyLoss",
-        "CategoryLoss",
-        "CrossEntropyLoss",
-        "EffectiveClassMarginLoss",
-        "EqualizationLoss",
-        "EqualizedFocalLoss",
-        "EqualizedQualityFocalLoss",
-        "FederatedLoss",
-        "FocalEqualizationLoss",
-        "FocalLoss",
-        "GradientBlockingLoss",
-        "GroupedSoftmaxLoss",
-        "GroupedSoftmaxScores",
-        "LADELoss",
-        "LDAMLoss",
-        "LogitAdjustmentLoss",
-        "QualityFocalLoss",
-        "SeesawLoss",
-        "SigmoidEqualizationLoss",
-        "SoftmaxEqualizationLoss",
-        "WithObjectness",
-        "effective_number_weights",
-    ],
-    "models.classification.cosine_classifier": ["CosineClassifier"],
-    "models.scores": [
-        "SigmoidObjectnessScores",
-        "SigmoidScores",
-        "SoftmaxObjectnessScores",
-        "SoftmaxScores",
-        "bias_for_prior",
-    ],
-    "sampling": ["ClassBalancedSampler", "RepeatFactorSampler"],
-    "statistics": ["GradientStatistics", "one_batch"],
-}
 
 if TYPE_CHECKING:
     from equigrad import (
@@ -113,8 +71,47 @@ if TYPE_CHECKING:
         one_batch as one_batch,
     )
 else:
-    _read_export, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
-    __all__ = [*__all__, "calibration", "decoupling"]
-
-    def __getattr__(name):
-        return import_module(f"{__name__}.{name}") if name in _MODULES else _read_export(name)
+    # Imported at first use, so that the command line can answer `--help` without torch.
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "": ["calibration", "decoupling", "losses", "models", "sampling"],
+            "distillation": ["DistillationLoss", "FrozenTeacher"],
+            "labels": ["BACKGROUND", "IGNORE"],
+            "losses": [
+                "BalancedSoftmaxLoss",
+                "BinaryCrossEntropyLoss",
+                "CategoryLoss",
+                "CrossEntropyLoss",
+                "EffectiveClassMarginLoss",
+                "EqualizationLoss",
+                "EqualizedFocalLoss",
+                "EqualizedQualityFocalLoss",
+                "FederatedLoss",
+                "FocalEqualizationLoss",
+                "FocalLoss",
+                "GradientBlockingLoss",
+                "GroupedSoftmaxLoss",
+                "GroupedSoftmaxScores",
+                "LADELoss",
+                "LDAMLoss",
+                "LogitAdjustmentLoss",
+                "QualityFocalLoss",
+                "SeesawLoss",
+                "SigmoidEqualizationLoss",
+                "SoftmaxEqualizationLoss",
+                "WithObjectness",
+                "effective_number_weights",
+            ],
+            "models.classification.cosine_classifier": ["CosineClassifier"],
+            "models.scores": [
+                "SigmoidObjectnessScores",
+                "SigmoidScores",
+                "SoftmaxObjectnessScores",
+                "SoftmaxScores",
+                "bias_for_prior",
+            ],
+            "sampling": ["ClassBalancedSampler", "RepeatFactorSampler"],
+            "statistics": ["GradientStatistics", "one_batch"],
+        },
+    )

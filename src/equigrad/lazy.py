@@ -23,16 +23,20 @@ def lazy_exports(
 
     Args:
         package: the package's `__name__`.
-        modules: the exported names of each module; modules are named relative to the package.
+        modules: the exported names of each module; modules are named relative to the package, and the names below ""
+            are modules themselves.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
     # Importing a submodule writes it into the package under its own name, so it would hide an export of that name.
-    if hidden := module_of.keys() & {module.split(".")[0] for module in modules}:
+    taken = {module.split(".")[0] for module in modules} - set(modules.get("", ()))
+    if hidden := module_of.keys() & taken:
         raise ValueError(f"{package} exports {sorted(hidden)}, but its submodules have the same names")
 
     def read(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not module_of[name]:
+            return import_module(f"{package}.{name}")
         value = getattr(import_module(f"{package}.{module_of[name]}"), name)
         setattr(sys.modules[package], name, value)  # the next read does not come here
         return value

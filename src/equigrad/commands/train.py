@@ -1,6 +1,7 @@
 """`equigrad train RECIPE`: from a recipe to a run."""
 
 import argparse
+import dataclasses
 import os
 import shutil
 import textwrap
@@ -50,9 +51,9 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             parsed.parser.error("the following arguments are required: RECIPE")
         parsed.parser.print_help()
         return None
-    from equigrad.engine.run_log import RECIPE
     from equigrad.recipes.catalogue import load_recipe, resumed_recipe
     from equigrad.recipes.tables import TABLES
+    from equigrad.run_files import RECIPE
     from equigrad.tasks.run_folder import task_of
 
     assignments = flag_assignments(parsed)
@@ -113,14 +114,16 @@ def settings_text(name: str, assignments: Sequence[str]) -> str:
     for argument in parameters.values():
         value = named.arguments.get(argument.name, argument.default)
         lines += _entry(argument.name, value, describe(argument.annotation), "", width)
-    section = ""
+    sections: dict[str, list[str]] = {}
     for setting in list_settings(named.recipe):
-        top = setting.path.partition(".")[0] if "." in setting.path or setting.kind[0].isupper() else "run"
-        if top != section:
-            section = top
-            value = getattr(named.recipe, top, None)
-            lines += ["", top if value is None else f"{top}: {type(value).__name__}"]
-        lines += _entry(setting.path, setting.value, setting.kind, setting.text, width)
+        top = setting.path.partition(".")[0]
+        is_group = dataclasses.is_dataclass(getattr(named.recipe, top))
+        heading = f"{top}: {type(getattr(named.recipe, top)).__name__}" if is_group else "run"
+        sections.setdefault(heading, []).extend(
+            _entry(setting.path, setting.value, setting.kind, setting.text, width) if setting.path != "method" else []
+        )
+    for heading, entries in sections.items():
+        lines += ["", heading, *entries]
     return "\n".join(lines)
 
 

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from equigrad.engine.errors import EngineError, one_line
 from equigrad.files import atomic_write, remove_temporary_files
-
-FOLDER = "checkpoints"
+from equigrad.run_files import CHECKPOINTS
 
 
 def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: int) -> Path:
     """Write the checkpoint of a step and remove all but the last `keep`."""
-    folder = run_folder / FOLDER
+    folder = run_folder / CHECKPOINTS
     folder.mkdir(parents=True, exist_ok=True)
     remove_temporary_files(folder)
     file = folder / f"step_{step:08d}.pt"
@@ -33,7 +32,7 @@ def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: 
 
 def checkpoint_files(run_folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first."""
-    return sorted((run_folder / FOLDER).glob("step_*.pt"))
+    return sorted((run_folder / CHECKPOINTS).glob("step_*.pt"))
 
 
 def load_checkpoint(file: Path) -> dict[str, Any]:

@@ -23,12 +23,12 @@ from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
 from equigrad.files import atomic_write, write_atomically
+from equigrad.run_files import METRICS, RECIPE, TENSORBOARD
 from equigrad.settings import to_json
 
 FORMAT = 2
 """Version of `recipe.json`; it changes when older readers would misunderstand the file."""
 
-RECIPE, METRICS, TENSORBOARD = "recipe.json", "metrics.jsonl", "tensorboard"
 _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
 
 

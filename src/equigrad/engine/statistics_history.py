@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from equigrad.files import atomic_write
+from equigrad.run_files import STATISTICS
 from equigrad.statistics import GradientStatistics
-
-FILE = "statistics.npz"
 
 
 def find_statistics(model: nn.Module) -> dict[str, GradientStatistics]:
@@ -45,7 +44,7 @@ class StatisticsHistory:
     """
 
     def __init__(self, folder: Path, last_step: int) -> None:
-        self.file = folder / FILE
+        self.file = folder / STATISTICS
         self._snapshots = {step: arrays for step, arrays in _read(self.file).items() if step <= last_step}
 
     def record(self, step: int, model: nn.Module) -> None:

@@ -152,7 +152,8 @@ def recipe_function(name: str) -> Callable[..., Recipe]:
     function = getattr(module, function_name, None)
     if not callable(function):
         known = [known for known, _ in all_recipes() if known.startswith(f"{module_name}:")]
-        raise ValueError(f"recipe {name!r}: no such function; {module_name} has {', '.join(known) or 'no recipes'}")
+        hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
+        raise ValueError(f"recipe {name!r}: no such function{hint}")
     recipe: Callable[..., Recipe] = function
     return recipe
 

@@ -47,7 +47,7 @@ class Lite0:
     """EfficientNet-Lite0.
 
     Args:
-        weights: None is from scratch; otherwise a file or "torchvision".
+        weights: None is from scratch; otherwise a file or "package".
     """
 
     weights: str | None = PACKAGE
@@ -102,7 +102,7 @@ class Lite0Pyramid:
     """A feature pyramid on EfficientNet-Lite0.
 
     Args:
-        weights: None is from scratch; otherwise a file or "torchvision".
+        weights: None is from scratch; otherwise a file or "package".
         num_channels: of the maps.
         extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
         num_frozen: parts of the backbone, from the image on, that are not trained.
@@ -169,7 +169,7 @@ class DilatedLite0:
     """EfficientNet-Lite0 with dilated convolutions, stride 16.
 
     Args:
-        weights: None is from scratch; otherwise a file or "torchvision".
+        weights: None is from scratch; otherwise a file or "package".
     """
 
     weights: str | None = PACKAGE
@@ -185,7 +185,7 @@ class DilatedResNet:
 
     Args:
         depth: layers.
-        weights: None is from scratch; otherwise a file or "torchvision".
+        weights: None is from scratch; otherwise a file.
         deep_stem: three convolutions in place of the first one (V1c).
     """
 

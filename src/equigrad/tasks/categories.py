@@ -11,9 +11,8 @@ from equigrad.data.detection.data import DetectionData
 from equigrad.data.frequency import Counts, lvis_split
 from equigrad.engine import EngineError
 from equigrad.files import write_atomically
+from equigrad.run_files import CATEGORIES
 from equigrad.tasks.losses import CategoryCounts
-
-CATEGORIES = "categories.json"
 
 
 @dataclass(frozen=True, eq=False)

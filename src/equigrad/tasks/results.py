@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.analysis.history import EVALUATION, Evaluation
+from equigrad.analysis.history import Evaluation
 from equigrad.analysis.report import write_report
 from equigrad.evaluation.detection.prediction_shards import remove_shards
 from equigrad.files import write_atomically
-
-REPORT = "report.html"
-PREDICTIONS = "predictions"
-ARRAYS = Path(PREDICTIONS, "test.npz")
-LABEL_MAPS = Path(PREDICTIONS, "label_maps")
+from equigrad.run_files import EVALUATION, LABEL_MAPS, PREDICTIONS, REPORT, TEST_PREDICTIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +42,14 @@ class EvaluationResult:
         if self.arrays:
             content = io.BytesIO()
             np.savez_compressed(content, **self.arrays)  # type: ignore[arg-type]
-            (folder / ARRAYS).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / ARRAYS, content.getvalue())
+            (folder / TEST_PREDICTIONS).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / TEST_PREDICTIONS, content.getvalue())
         write_report([folder], folder / REPORT)
 
 
 def remove_results(folder: Path) -> None:
     """Forget an earlier evaluation, of a run that goes on."""
-    for file in (EVALUATION, REPORT, ARRAYS):
+    for file in (EVALUATION, REPORT, TEST_PREDICTIONS):
         (folder / file).unlink(missing_ok=True)
     shutil.rmtree(folder / LABEL_MAPS, ignore_errors=True)
     remove_shards(folder / PREDICTIONS)

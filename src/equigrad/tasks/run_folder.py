@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equigrad.engine import EngineError, TrainResult, latest_checkpoint
-from equigrad.engine.checkpoint import FOLDER as CHECKPOINTS
-from equigrad.engine.run_log import METRICS, RECIPE, check_run_folder, read_recipe
-from equigrad.engine.statistics_history import FILE as STATISTICS
+from equigrad.engine.run_log import check_run_folder, read_recipe
 from equigrad.files import write_atomically
+from equigrad.run_files import CHECKPOINTS, METRICS, RECIPE, STATISTICS
 from equigrad.settings import from_json, to_json
 from equigrad.tasks.classification import run as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 import equigrad
-from equigrad.analysis.history import EVALUATION, Evaluation
+from equigrad.analysis.history import Evaluation
 from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.frequency import Counts
 from equigrad.data.images.lists import ImageDataset
@@ -19,6 +19,7 @@ from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import best_accelerator
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
+from equigrad.run_files import EVALUATION
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.classification.predictor import LabelPredictor

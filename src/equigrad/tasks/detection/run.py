@@ -15,16 +15,17 @@ from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import best_accelerator
 from equigrad.engine.loading import leave_signals_to_the_training
+from equigrad.run_files import CATEGORIES, PREDICTIONS
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.sampling.presence import CategoryPresence
 from equigrad.tasks.backbones import without_weights
-from equigrad.tasks.categories import CATEGORIES, TrainedCategories
+from equigrad.tasks.categories import TrainedCategories
 from equigrad.tasks.detection.data import DetectionSets
 from equigrad.tasks.detection.original_image import to_original_image
 from equigrad.tasks.detection.predictor import DetectionPredictor
 from equigrad.tasks.detection.recipe import DetectionRecipe
 from equigrad.tasks.progress import with_progress
-from equigrad.tasks.results import PREDICTIONS, EvaluationResult, remove_results
+from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.samplers import Sampler
 from equigrad.tasks.weights import with_weights_of
 

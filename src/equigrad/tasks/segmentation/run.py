@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 import equigrad
-from equigrad.analysis.history import EVALUATION, Evaluation
+from equigrad.analysis.history import Evaluation
 from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
@@ -24,10 +24,11 @@ from equigrad.files import write_atomically
 from equigrad.models.segmentation.segmenter import Inference, Resolution, Segmenter, build_segmenter
 from equigrad.models.segmentation.sliding_window import Scale, SlidingWindow, WholeImage
 from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
+from equigrad.run_files import EVALUATION, LABEL_MAPS
 from equigrad.sampling import ShuffledSampler
 from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.losses import CategoryCounts
-from equigrad.tasks.results import LABEL_MAPS, EvaluationResult, remove_results
+from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.segmentation.data import training_pixels
 from equigrad.tasks.segmentation.predictor import SegmentationPredictor
 from equigrad.tasks.segmentation.recipe import LossResolution, SegmentationRecipe
