@@ -1,15 +1,11 @@
 import json
 import tracemalloc
 
-import numpy as np
 import pycocotools.mask as mask_api
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from equigrad.evaluation.detection import json_entries
 from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
-from equigrad.evaluation.detection.predictions import IdTable
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
 
 BOX = [10, 10, 20, 20]
@@ -139,8 +135,3 @@ def test_what_is_written_is_read_again(tmp_path, annotations):
     drawn = [detection(7, 2, [0.1, 0.2, 1 / 3, 4], 1 / 7) | {"segmentation": mask}] * 3
     file = write_predictions(read(tmp_path, annotations, drawn), annotations, tmp_path / "again.json")
     assert json.loads(file.read_text()) == drawn
-
-
-@given(st.lists(st.integers(-5, 20), unique=True, min_size=1))
-def test_ids_are_found_in_any_order(ids):
-    assert IdTable(np.array(ids)).indices(np.array(ids)).tolist() == list(range(len(ids)))
