@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 import torch.distributed as dist
-from torch import multiprocessing
 from torch.testing import assert_close
 
 from equigrad.evaluation.classification import ClassificationEvaluator, calibration_error
+from quick_processes import quick_context, run_ranks
 
 
 def predictions_of(answers, num_classes, confidence=0.9):
@@ -123,16 +123,9 @@ def rank_result(rank, store, queue):
     dist.destroy_process_group()
 
 
-@pytest.mark.slow
 def test_two_ranks_give_the_result_of_one(evaluator, tmp_path):
-    context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    processes = [context.Process(target=rank_result, args=(rank, tmp_path / "store", queue)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
+    queue = quick_context().SimpleQueue()
+    run_ranks(rank_result, tmp_path / "store", queue)
     expected = evaluator.result()
-    for _ in processes:
+    for _ in range(2):
         assert queue.get() == pytest.approx(expected)

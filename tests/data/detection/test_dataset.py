@@ -11,6 +11,7 @@ from detection_on_disk import annotation, coco, image, write_json, write_picture
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.data.detection.formats.coco_json import read_coco
 from images_on_disk import zip_folder
+from quick_processes import quick_context
 from shared_data import shared_folder
 
 
@@ -124,16 +125,16 @@ def test_fingerprints_differ_when_the_annotations_do(tmp_path, data, images):
     assert DetectionDataset(data, images).fingerprint() != DetectionDataset(other, images).fingerprint()
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_workers_read_masks_and_images_of_an_archive(data, images, method):
     dataset = DetectionDataset(data, zip_folder(images, images.parent / "images.zip"), with_masks=True)
     expected = [dataset[index] for index in range(2)]  # handles are open when workers start
     loader = DataLoader(
         dataset,
         batch_size=1,
-        num_workers=2 if method == "fork" else 1,  # a spawned one imports everything anew
+        num_workers=2,
         collate_fn=_only_item,
-        multiprocessing_context=multiprocessing.get_context(method),
+        multiprocessing_context=multiprocessing.get_context(method) if method == "fork" else quick_context(),
     )
     for (picture, target), (expected_picture, expected_target) in zip(loader, expected, strict=True):
         assert torch.equal(picture, expected_picture)

@@ -1,5 +1,6 @@
 import csv
 import hashlib
+import multiprocessing
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyphs.files import write_classification, write_detection, write_segmentation
 from equigrad.data.glyphs.layout import GlyphData, SplitScenes, glyph_images
 from equigrad.data.glyphs.scenes import LARGE_GLYPHS, PORTRAIT
+from quick_processes import quick_context
 
 COUNTS = exponential_profile(8, 20, 10)
 DATA = GlyphData(COUNTS, eval_count=3, num_fonts=2)
@@ -31,7 +33,9 @@ def test_the_same_settings_give_the_same_bytes(tmp_path, write):
     assert digests(write(tmp_path / "first", DATA)) == digests(write(tmp_path / "second", DATA))
 
 
-def test_the_number_of_workers_does_not_change_a_byte(tmp_path):
+def test_the_number_of_workers_does_not_change_a_byte(tmp_path, monkeypatch):
+    context = quick_context()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     alone = write_detection(tmp_path / "alone", replace(DATA, eval_count=0))
     together = write_detection(tmp_path / "together", replace(DATA, eval_count=0), num_workers=2)
     assert digests(alone) == digests(together)

@@ -3,6 +3,7 @@ import copy
 import io
 import json
 import math
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pycocotools.mask as mask_api
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -21,6 +21,7 @@ from equigrad.evaluation.detection.prediction_files import read_predictions, wri
 from equigrad.evaluation.detection.prediction_shards import read_shards
 from equigrad.evaluation.detection.rules import LVIS
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
+from quick_processes import quick_context, run_ranks
 from shared_data import shared_folder
 
 GOLDEN = json.loads(Path(__file__).parents[2].joinpath("golden", "lvis_evaluator.json").read_text())
@@ -55,12 +56,14 @@ def test_lvis_val_100_gives_the_expected_values(iou_type):
 
 
 @pytest.mark.shared_data
-def test_several_processes_give_exactly_what_one_gives():
+def test_several_processes_give_exactly_what_one_gives(monkeypatch):
+    context = quick_context()
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     folder = shared_folder("lvis_val_100")
     annotations = read_coco(folder / "lvis_val_100.json")
     predictions = read_predictions(folder / "made_detections.json", annotations)
     alone = evaluate(predictions, annotations, "segm").result()
-    assert evaluate(predictions, annotations, "segm", num_workers=2, detections_at_once=100).result() == alone
+    assert evaluate(predictions, annotations, "segm", num_workers=2, detections_at_once=1000).result() == alone
 
 
 def coco_detections(content, seed):
@@ -208,7 +211,7 @@ def evaluate_on_rank(rank, folder, store):
 def test_two_ranks_get_what_one_gets(tmp_path):
     for rank in range(2):
         (tmp_path / f"{rank}").mkdir()
-    mp.spawn(evaluate_on_rank, (tmp_path, tmp_path / "store"), nprocs=2)
+    run_ranks(evaluate_on_rank, tmp_path, tmp_path / "store")
     evaluator = DetectionEvaluator(two_categories(tmp_path), tmp_path / "alone")
     evaluator.add(list(PREDICTIONS.values()), [{"image_id": image} for image in PREDICTIONS])
     for rank in range(2):

@@ -1,7 +1,6 @@
 import itertools
 import json
 import math
-import multiprocessing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator, count_groups
 from equigrad.evaluation.detection.openimages_matching import all_point_average_precision
 from equigrad.evaluation.tables import write_table
+from quick_processes import quick_context, run_ranks
 
 ANIMAL, DOG, CAT, CAR = range(4)
 NAMES = ("Animal", "Dog", "Cat", "Car")
@@ -400,20 +400,13 @@ def result_of_rank(rank, store, queue):
     dist.destroy_process_group()
 
 
-@pytest.mark.slow
 def test_two_ranks_get_the_result_of_one(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    ranks = [context.Process(target=result_of_rank, args=(rank, tmp_path / "store", queue)) for rank in range(2)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(120)
-        assert process.exitcode == 0
+    queue = quick_context().SimpleQueue()
+    run_ranks(result_of_rank, tmp_path / "store", queue)
     images, detections = random_case(4)
     alone = OpenImagesEvaluator(Truth(images), COUNTS)
     alone.add(*as_batches(detections, len(images)))
-    for _ in ranks:
+    for _ in range(2):
         assert_same(queue.get(), alone.result())
 
 

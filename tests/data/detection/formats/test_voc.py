@@ -70,7 +70,7 @@ HEAD = "<annotation>\n<filename>a.jpg</filename>\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOMB, r"a.xml:2: document types \\(<!DOCTYPE>\\) are not accepted"),
+        (BOMB, r"a.xml:2: document types .<!DOCTYPE>. are not accepted"),
         ("<annotation>\n<filename>", r"a.xml:2: not XML \(no element found\)"),
         ("", r"a.xml:1: not XML"),
         ("<a>" * 1000, r"a.xml:1: nested too deeply"),
