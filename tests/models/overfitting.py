@@ -63,8 +63,8 @@ def read_images(folder, count=6, *, with_masks=False):
     return dataset.data.subset(np.array(chosen)), collate_detection(items, 64)
 
 
-def average_precision(predictions, targets, annotations):
-    """AP75 by the COCO rules, from detections at the size of the network's input; AP50 is at least as high."""
+def average_precision(predictions, targets, annotations, metric):
+    """AP50 or AP75 by the COCO rules, from detections at the size of the network's input."""
     parts = []
     for image, (prediction, target) in enumerate(zip(predictions, targets, strict=True)):
         height, width = (float(side) for side in target["original_size"])
@@ -80,11 +80,11 @@ def average_precision(predictions, targets, annotations):
                 xywh[:, 2] * xywh[:, 3],
             )
         )
-    return evaluate(Predictions.joined(parts), annotations).result()["AP75"]
+    return evaluate(Predictions.joined(parts), annotations).result()[metric]
 
 
-def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
-    """Steps after which AP75 on the images a detector is trained on exceeds the goal; None if it does not."""
+def steps_to_learn(name, folder, *, rate, metric, weights, max_steps=120, goal=0.9, seed=0):
+    """Steps after which the metric on the images a detector is trained on exceeds the goal; None if it does not."""
     torch.manual_seed(seed)
     annotations, (images, targets) = read_images(folder)
     build, loss, takes_quality = DETECTORS[name]
@@ -111,6 +111,6 @@ def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
         if step % CHECK_EVERY == 0:
             with torch.no_grad():
                 predictions = model.eval()(images, targets)
-            if average_precision(predictions, targets, annotations) > goal:
+            if average_precision(predictions, targets, annotations, metric) > goal:
                 return step
     return None

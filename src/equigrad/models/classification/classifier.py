@@ -33,7 +33,7 @@ class Scores(Protocol):
 
 
 class Classifier(nn.Module):
-    """One category an image.
+    """Predicts one category for each image.
 
     Args:
         backbone: from images (N, 3, H, W) to features (N, D); it normalises the images itself.
