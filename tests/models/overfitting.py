@@ -25,10 +25,18 @@ LEAST_SIDE = 32  # pixels of every object at that size
 MOST_OVERLAP = 0.3  # IoU of two objects: at this size they would compete for the same few anchors
 CHECK_EVERY = 5  # steps
 
+
+def open_fcos(*arguments, **settings):
+    """FCOS that starts with distances of about one stride: a ReLU that is 0 on all of a few images stays 0."""
+    model = fcos(*arguments, **settings)
+    torch.nn.init.constant_(model.head.boxes.bias, 1.0)
+    return model
+
+
 # Builder, a loss of C categories, whether it takes the quality.
 DETECTORS = {
     "retinanet": (retinanet, lambda num_classes: equigrad.FocalLoss(), False),
-    "fcos": (fcos, lambda num_classes: equigrad.FocalLoss(), False),
+    "fcos": (open_fcos, lambda num_classes: equigrad.FocalLoss(), False),
     "atss": (atss, lambda num_classes: equigrad.FocalLoss(), False),
     "paa": (paa, lambda num_classes: equigrad.FocalLoss(), False),
     "improved_atss": (improved_atss, equigrad.EqualizedFocalLoss, False),
@@ -55,8 +63,8 @@ def read_images(folder, count=6, *, with_masks=False):
     return dataset.data.subset(np.array(chosen)), collate_detection(items, 64)
 
 
-def average_precision(predictions, targets, annotations):
-    """AP50 by the COCO rules, from detections at the size of the network's input."""
+def average_precision(predictions, targets, annotations, metric):
+    """AP50 or AP75 by the COCO rules, from detections at the size of the network's input."""
     parts = []
     for image, (prediction, target) in enumerate(zip(predictions, targets, strict=True)):
         height, width = (float(side) for side in target["original_size"])
@@ -72,11 +80,11 @@ def average_precision(predictions, targets, annotations):
                 xywh[:, 2] * xywh[:, 3],
             )
         )
-    return evaluate(Predictions.joined(parts), annotations).result()["AP50"]
+    return evaluate(Predictions.joined(parts), annotations).result()[metric]
 
 
-def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
-    """Steps after which AP50 on the images a detector is trained on exceeds the goal; None if it does not."""
+def steps_to_learn(name, folder, *, rate, metric, weights, max_steps=120, goal=0.9, seed=0):
+    """Steps after which the metric on the images a detector is trained on exceeds the goal; None if it does not."""
     torch.manual_seed(seed)
     annotations, (images, targets) = read_images(folder)
     build, loss, takes_quality = DETECTORS[name]
@@ -103,6 +111,6 @@ def steps_to_learn(name, folder, *, rate, weights, max_steps, goal=0.9, seed=0):
         if step % CHECK_EVERY == 0:
             with torch.no_grad():
                 predictions = model.eval()(images, targets)
-            if average_precision(predictions, targets, annotations) > goal:
+            if average_precision(predictions, targets, annotations, metric) > goal:
                 return step
     return None

@@ -22,7 +22,7 @@ class DilatedResNet(ResNet):  # type: ignore[misc]
     """Images to maps of stride 4 (256 channels), 8 (1,024) and 8 (2,048).
 
     Stages have strides 1, 2, 1, 1 and dilations 1, 1, 2, 4. The first block of a dilated stage has the dilation of the
-    stage before ("contracted"): then the network computes what the strided one computes, at more places.
+    stage before ("contracted"): then the network computes what the strided one computes, at more locations.
 
     Args:
         depths: blocks of the four stages.

@@ -21,7 +21,7 @@ from equigrad.models.scores import Scores, bias_for_prior
 
 
 class Classifier(nn.Module):
-    """One category an image.
+    """Predicts one category for each image.
 
     Args:
         backbone: from images (N, 3, H, W) to features (N, D); it normalises the images itself.

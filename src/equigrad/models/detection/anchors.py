@@ -57,14 +57,14 @@ class AnchorGrid:
     ) -> list[Tensor]:
         """Anchors (H * W * A, 4) of each level, whose feature maps are of `feature_sizes` (H, W).
 
-        The latest answer is kept: sizes repeat. Do not change the tensors in place.
+        The latest result is cached, because sizes repeat. Do not change the tensors in place.
         """
         if len(feature_sizes) != len(self.strides):
             raise ValueError(f"expected feature sizes of {len(self.strides)} levels, got {len(feature_sizes)}")
-        asked = (tuple(map(tuple, feature_sizes)), str(device), dtype)
-        if self._latest is None or self._latest[0] != asked:
+        key = (tuple(map(tuple, feature_sizes)), str(device), dtype)
+        if self._latest is None or self._latest[0] != key:
             levels = zip(self.strides, feature_sizes, strict=True)
-            self._latest = asked, [self._level(*level).to(device, dtype) for level in levels]
+            self._latest = key, [self._level(*level).to(device, dtype) for level in levels]
         return self._latest[1]
 
     def _level(self, stride: int, size: tuple[int, int]) -> Tensor:

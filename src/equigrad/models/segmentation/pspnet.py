@@ -1,4 +1,4 @@
-"""PSPNet: what an image shows as a whole, and in its parts, at every pixel.
+"""PSPNet: every pixel is classified with averages of the whole image and of its regions.
 
 Zhao, Shi, Qi, Wang, Jia: Pyramid Scene Parsing Network. CVPR 2017. Widths are those of mmsegmentation.
 """

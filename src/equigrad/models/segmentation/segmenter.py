@@ -61,7 +61,7 @@ class Auxiliary(nn.Module):
 
 
 class Segmenter(nn.Module):
-    """One category a pixel.
+    """Predicts one category for each pixel.
 
     Args:
         backbone: from images (N, 3, H, W) to `EncoderMaps`; it normalises the images itself.
@@ -103,7 +103,7 @@ class Segmenter(nn.Module):
         """In training the losses, otherwise labels and scores of every image at its own size.
 
         Args:
-            images: (N, 3, H, W); in evaluation also a sequence of (3, H, W) of any sizes, seen one after the other.
+            images: (N, 3, H, W); in evaluation also a sequence of (3, H, W) of any sizes, predicted one by one.
             targets: for training, `targets["labels"]` (N, H, W), uint8 or int64, with VOID where a pixel has no label.
         """
         if not self.training:
@@ -113,7 +113,7 @@ class Segmenter(nn.Module):
             raise ValueError("training needs targets; call eval() for predictions")
         if not isinstance(images, Tensor):
             raise ValueError(f"training needs images as one Tensor (N, 3, H, W), got {type(images).__name__}")
-        labels = _counted_labels(images, targets["labels"])
+        labels = _labels_with_ignore(images, targets["labels"])
         maps = self.backbone(images)
         losses = {"loss": self.classification_loss(self.head(maps), labels)}
         if self.auxiliary is not None:
@@ -123,7 +123,10 @@ class Segmenter(nn.Module):
 
     def _predict(self, images: Tensor) -> list[dict[str, Tensor]]:
         labels, scores = self.inference(self.logits, images, self.scores)
-        return [{"labels": of_image, "scores": best} for of_image, best in zip(labels, scores, strict=True)]
+        return [
+            {"labels": image_labels, "scores": image_scores}
+            for image_labels, image_scores in zip(labels, scores, strict=True)
+        ]
 
 
 def build_segmenter(
@@ -179,7 +182,7 @@ def build_segmenter(
     return model
 
 
-def _counted_labels(images: Tensor, labels: Tensor) -> Tensor:
+def _labels_with_ignore(images: Tensor, labels: Tensor) -> Tensor:
     """Labels (N, H, W) as int64, IGNORE where they are VOID."""
     expected = (images.shape[0], *images.shape[2:])
     if labels.shape != expected or labels.dtype not in (torch.uint8, torch.int64):

@@ -1,4 +1,4 @@
-"""Inference of a segmenter: the whole image at once, or windows that overlap; the answer has the image's own size.
+"""Inference of a segmenter: the whole image at once, or windows that overlap; the result has the image's own size.
 
     WholeImage(Scale(512, 2048))            # ADE20K, as published
     SlidingWindow(512, 341)                 # 512 x 512 windows that share a third
@@ -54,8 +54,8 @@ class WholeImage:
 
     def __call__(self, network: Network, images: Tensor, scores: PixelScores) -> PixelLabels:
         """Labels of images (N, 3, H, W)."""
-        seen = images if self.scale is None else self.scale(images)
-        return best_categories(network(seen), _size(images), scores)
+        scaled = images if self.scale is None else self.scale(images)
+        return best_categories(network(scaled), _size(images), scores)
 
 
 class SlidingWindow:
@@ -77,9 +77,9 @@ class SlidingWindow:
 
     def __call__(self, network: Network, images: Tensor, scores: PixelScores) -> PixelLabels:
         """Labels of images (N, 3, H, W)."""
-        seen = images if self.scale is None else self.scale(images)
-        of_window = scores if self.averages_scores else _unchanged
-        mean = self._mean(lambda crop: of_window(_at_size_of(crop, network(crop))), seen)
+        scaled = images if self.scale is None else self.scale(images)
+        window_scores = scores if self.averages_scores else _unchanged
+        mean = self._mean(lambda crop: window_scores(_at_size_of(crop, network(crop))), scaled)
         return best_categories(mean, _size(images), _unchanged if self.averages_scores else scores)
 
     def _mean(self, network: Network, images: Tensor) -> Tensor:

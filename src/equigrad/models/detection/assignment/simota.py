@@ -1,4 +1,4 @@
-"""SimOTA of YOLOX: points and objects are matched by what they cost now, as many points as an object deserves."""
+"""SimOTA of YOLOX: points go to objects by their current cost; how many an object gets depends on its predictions."""
 
 from collections.abc import Callable, Sequence
 
@@ -52,13 +52,13 @@ class SimOTAAssigner:
             boxes: (G, 4) of the objects.
             labels: (G,) their categories.
             predicted: (P, 4) predicted boxes, decoded.
-            logits_at: gives the logits (n, C) of the categories at cells (n,); few of the P are asked for.
+            logits_at: gives the logits (n, C) of the categories at cells (n,); called for few of the P cells.
             objectness: (P,) logits.
         """
         cells = torch.cat(list(cells_per_level))
         if not len(boxes):
             return all_background(len(cells), labels)
-        is_candidate, is_central = self._places(cells, boxes)
+        is_candidate, is_central = self._candidates(cells, boxes)
         candidates = is_candidate.nonzero()[:, 0]
         overlaps = pairwise_iou(boxes, predicted[candidates])  # (G, n)
         cost = classification_cost(logits_at(candidates), objectness[candidates], labels)
@@ -68,7 +68,7 @@ class SimOTAAssigner:
         matched[candidates] = self._match(cost, overlaps)
         return assign(matched, labels)
 
-    def _places(self, cells: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
+    def _candidates(self, cells: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Whether a cell is a candidate of any object (P,), and whether it is inside and central in each (P, G)."""
         inside = side_distances(centres(cells), boxes)[0] > 0
         near = centre_distances(centres(cells), boxes) < self.radius * sides(cells)[:, :1]

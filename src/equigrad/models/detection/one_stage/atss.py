@@ -33,7 +33,7 @@ def atss(
     with_quality: bool = False,
     prior: float = 0.01,
 ) -> DenseDetector:
-    """ATSS as published, with `FocalLoss()`: one anchor a place, k = 9, centre-ness, GIoU of weight 2.
+    """ATSS as published, with `FocalLoss()`: one anchor at each location, k = 9, centre-ness, GIoU of weight 2.
 
     Arguments are in `equigrad.models.detection.one_stage.detector`.
     """
@@ -53,7 +53,7 @@ def atss(
 
 
 def atss_head(pyramid: nn.Module, num_logits: int, prior: float) -> DenseHead:
-    """Towers with group normalisation, one anchor a place, a quality and a factor of boxes for each level."""
+    """Towers with group normalisation, one anchor at each location, a quality output and a box scale for each level."""
     num_channels, strides = pyramid_shape(pyramid)
     levels = len(strides)
     return DenseHead(num_channels, num_logits, num_levels=levels, with_quality=True, with_scales=True, prior=prior)
@@ -70,7 +70,7 @@ def improved_atss(
     scales: tuple[float, ...] = (6, 8),
     legacy_pixels: bool = False,
 ) -> DenseDetector:
-    """The improved baseline: ATSS with an IoU branch and two anchors a place, in the paper with `EqualizedFocalLoss`.
+    """The improved baseline: ATSS with an IoU branch and two anchors at each location; the paper trains it with EFL.
 
     Args:
         pyramid: this and the next ones as in `equigrad.models.detection.one_stage.detector`.

@@ -51,7 +51,7 @@ StaticAssigner = Callable[[Sequence[Tensor], Tensor, Tensor], Assignment]
 """From anchors of each level, boxes (G, 4) and labels (G,) of the objects of an image."""
 
 DynamicAssigner = Callable[[ImagePredictions, Tensor, Tensor], Assignment]
-"""From the predictions for an image in place of the anchors."""
+"""Like a `StaticAssigner`, but from the predictions for an image instead of the anchors."""
 
 
 class DenseDetector(nn.Module):
@@ -71,10 +71,10 @@ class DenseDetector(nn.Module):
         quality: what the quality output of the head is trained for; None if it has none.
         with_quality: whether the classification loss takes the IoU of the positives, like `QualityFocalLoss`.
         classifies_background: False leaves background anchors out of the classification loss (YOLOX, whose
-            objectness tells them).
+            objectness separates them).
         predicts_to_assign: whether the assigner is a `DynamicAssigner`.
         legacy_pixels: whether boxes of targets and detections end on pixel x2 (see `equigrad.models.detection.boxes`);
-            the other parts must be told the same.
+            the other parts need the same setting.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class DenseDetector(nn.Module):
         self.present_box_losses = {name: loss for name, loss in self.box_losses.items() if epoch >= loss.first_epoch}
 
     def outputs(self, images: Tensor) -> list[LevelOutput]:
-        """What the head says about images (B, 3, H, W), level by level."""
+        """Output of the head for images (B, 3, H, W), level by level."""
         outputs: list[LevelOutput] = self.head(self.pyramid(images))
         return outputs
 
@@ -149,7 +149,7 @@ class DenseDetector(nn.Module):
         return self.inference(outputs, self.anchors(outputs), self.coder, self.scores, image_sizes)
 
     def losses(self, outputs: Sequence[LevelOutput], targets: Sequence[Target]) -> dict[str, Tensor]:
-        """The losses of the outputs of a head."""
+        """Losses by name: `classification`, each box loss and, with a quality branch, `quality`."""
         anchors = self.anchors(outputs)
         assignments = self.assignments(outputs, anchors, targets)
         labels = torch.stack([assignment.labels for assignment in assignments])  # (B, P)
@@ -184,7 +184,7 @@ class DenseDetector(nn.Module):
     def assignments(
         self, outputs: Sequence[LevelOutput], anchors: list[Tensor], targets: Sequence[Target]
     ) -> list[Assignment]:
-        """What the anchors are trained for, image by image; the losses and their statistics are not asked."""
+        """What the anchors are trained for, image by image; neither losses nor statistics are involved."""
         seen: Sequence[Any] = [anchors] * len(targets)
         if self.predicts_to_assign:
             seen = image_predictions(outputs, anchors, self.coder)

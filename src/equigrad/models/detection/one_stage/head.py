@@ -1,6 +1,6 @@
-"""Heads of one-stage detectors: from the maps of a pyramid to logits, box values and quality at every place.
+"""Heads of one-stage detectors: from the maps of a pyramid to logits, box values and quality at every location.
 
-One layout for loss, statistics and inference: channel a * K + k of a place is logit k of its anchor a, so that
+One layout for loss, statistics and inference: channel a * K + k of a location is logit k of its anchor a, so that
 `logits.view(B * A, K, H, W)` has the layout (N, C, ...) losses take. Nothing is copied.
 """
 
@@ -18,7 +18,7 @@ NUM_GROUPS = 32  # of the normalisation; fewer where the channels of a small pyr
 
 
 class LevelOutput(NamedTuple):
-    """What a head says at one level of the pyramid, for A anchors a place."""
+    """Output of a head at one level of the pyramid, for A anchors at each location."""
 
     logits: Tensor  # (B, A * K, H, W)
     boxes: Tensor  # (B, A * 4, H, W)  values of a box coder
@@ -31,11 +31,11 @@ class DenseHead(nn.Module):
     Args:
         num_channels: of the pyramid's maps.
         num_logits: K, of an anchor.
-        num_anchors: A, of a place.
+        num_anchors: A, at each location.
         num_levels: of the pyramid.
         num_convs: of each tower.
         group_norm: whether a group normalisation (32 groups) follows each of them.
-        with_quality: whether the box tower also tells the quality.
+        with_quality: whether the box tower also predicts the quality.
         with_scales: whether each level has a learned factor of its box values (FCOS, ATSS, PAA).
         with_distances: whether box values are distances, hence not negative.
         prior: probability each category starts with.
@@ -87,7 +87,7 @@ class DenseHead(nn.Module):
 
 
 def set_prior(layer: nn.Conv2d, prior: float) -> None:
-    """Let every sigmoid of a layer start at a probability."""
+    """Set the bias of a layer so that every sigmoid starts at the probability `prior`."""
     assert layer.bias is not None
     nn.init.constant_(layer.bias, bias_for_prior(prior))
 

@@ -66,7 +66,7 @@ class DenseInference:
         detections = []
         for image, size in enumerate(image_sizes):
             levels = [
-                self._candidates(_of_image(output, image), boxes, coder, scores)
+                self._candidates(_select_image(output, image), boxes, coder, scores)
                 for output, boxes in zip(outputs, anchors, strict=True)
             ]
             candidates = Candidates(*(torch.cat(parts) for parts in zip(*levels, strict=True)))
@@ -79,8 +79,10 @@ class DenseInference:
         pair_scores = scores(class_logits(output, num_anchors).float())  # (A, C, H, W)
         if output.quality is not None:
             pair_scores = pair_scores * output.quality.float().sigmoid().transpose(0, 1)
-        chosen, places, labels = best_pairs(pair_scores.flatten(2), self.num_candidates)
-        indices = places.remainder(pair_scores[0, 0].numel()) * num_anchors + places // pair_scores[0, 0].numel()
+        chosen, anchor_indices, labels = best_pairs(pair_scores.flatten(2), self.num_candidates)
+        num_locations = pair_scores[0, 0].numel()
+        # From (anchor, location) order, that of the channels, to (location, anchor) order, that of the anchors.
+        indices = anchor_indices.remainder(num_locations) * num_anchors + anchor_indices // num_locations
         values = output.boxes.reshape(num_anchors, 4, -1).permute(2, 0, 1).reshape(-1, 4)[indices]
         chosen = chosen.sqrt() if self.square_root else chosen
         return Candidates(coder.decode(anchors[indices], values), chosen, labels)
@@ -107,12 +109,12 @@ def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         Scores (n,), anchors (n,) as indices into A * M, and categories (n,).
     """
-    num_places = scores.shape[2]
+    num_locations = scores.shape[2]
     own_best = scores.amax(1).flatten()  # (A * M,)
     count = min(count, own_best.numel())
     best = own_best.topk(count)
     anchors = best.indices.sort().values  # neighbours stay neighbours in memory
-    rows = scores[anchors // num_places, :, anchors % num_places]  # (count, C)
+    rows = scores[anchors // num_locations, :, anchors % num_locations]  # (count, C)
     pairs = (rows >= best.values[-1]).nonzero()
     values = rows[pairs[:, 0], pairs[:, 1]]
     top = values.topk(min(count, len(values))).indices
@@ -128,6 +130,6 @@ def voted(kept: Candidates, candidates: Candidates) -> Tensor:
     return torch.where(total > 0, weights @ candidates.boxes / total.clamp(min=1e-12), kept.boxes)
 
 
-def _of_image(output: LevelOutput, image: int) -> LevelOutput:
+def _select_image(output: LevelOutput, image: int) -> LevelOutput:
     one = slice(image, image + 1)
     return LevelOutput(output.logits[one], output.boxes[one], None if output.quality is None else output.quality[one])

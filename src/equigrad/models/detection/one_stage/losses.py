@@ -17,7 +17,7 @@ class Positives(NamedTuple):
     """The positive anchors of a batch, n of them."""
 
     anchors: Tensor  # (n, 4)
-    values: Tensor  # (n, 4)  what the head says
+    values: Tensor  # (n, 4)  box values the head predicts
     boxes: Tensor  # (n, 4)  the same decoded
     targets: Tensor  # (n, 4)  boxes of the objects
 
@@ -26,7 +26,7 @@ class BoxLoss(Protocol):
     """A loss of the boxes of positive anchors."""
 
     is_weighted: bool
-    """Whether a positive counts by its quality, and the sum is divided by the sum of qualities."""
+    """Whether a positive is weighted by its quality, and the sum divided by the sum of qualities."""
 
     first_epoch: int
     """Epoch, counted from 0, that it begins with."""
@@ -59,7 +59,7 @@ class OverlapLoss:
 
 @dataclass
 class ValueLoss:
-    """L1 of what the head says against the encoded targets, summed over the four values.
+    """L1 between the predicted box values and the encoded targets, summed over the four values.
 
     Args:
         coder: of the detector.
@@ -91,10 +91,10 @@ def squared_iou_loss(boxes: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass
 class QualityBranch:
-    """What the quality output of a head is trained to tell, with binary cross-entropy.
+    """What the quality output of a head is trained to predict, with binary cross-entropy.
 
     Args:
-        target: from the positives to what is to be told, (n,) in [0, 1].
+        target: from the positives to the target of the quality, (n,) in [0, 1].
         weight: of its loss.
         on_background: whether background is trained, too, with target 0 (objectness).
     """
@@ -118,12 +118,12 @@ def centreness(positives: Positives) -> Tensor:
 
 
 def objectness(positives: Positives) -> Tensor:
-    """1 for every positive."""
+    """Target of the objectness, (n,): 1 for every positive."""
     return torch.ones_like(positives.targets[:, 0])
 
 
 def average_over_ranks(totals: Tensor) -> Tensor:
-    """Normalizers: totals of this rank, any shape, as averages over the ranks of which the sum is at least 1.
+    """Normalizers from totals of this rank (any shape): their average over the ranks; the sum counts as at least 1.
 
     So N ranks together divide by what one rank would on the joined batch. Every rank must call.
     """

@@ -21,8 +21,8 @@ BOX_WEIGHT = 1.3
 class CostAssigner:
     """`PAAAssigner` with the cost of an anchor as published: focal loss plus weighted GIoU loss.
 
-    The classification loss of the detector is not asked: its statistics would move, its weights would let a category
-    choose its anchors by how starved it is, and a quality focal loss has no value without the box.
+    The classification loss of the detector is not used: calling it would change its statistics, its weights would make
+    the choice of anchors depend on the gradient ratio of the category, and a quality focal loss needs the box first.
 
     Args:
         assigner: what chooses by cost.

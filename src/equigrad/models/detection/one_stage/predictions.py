@@ -30,7 +30,7 @@ class ImagePredictions(NamedTuple):
     quality: Tensor | None  # (P,)  logits
 
     def logits_at(self, indices: Tensor) -> Tensor:
-        """Logits (n, K) of anchors (n,), given by their places among the P."""
+        """Logits (n, K) of anchors (n,), given by their indices among the P."""
         first, parts, order = 0, [], []
         for logits, anchors in zip(self.logits, self.anchors, strict=True):
             is_here = ((indices >= first) & (indices < first + len(anchors))).nonzero().flatten()

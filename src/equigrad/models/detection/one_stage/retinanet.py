@@ -1,4 +1,4 @@
-"""RetinaNet (Lin et al. 2017): nine anchors a place, matched by overlap."""
+"""RetinaNet (Lin et al. 2017): nine anchors at each location, matched by IoU."""
 
 from torch import nn
 

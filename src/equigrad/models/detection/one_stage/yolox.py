@@ -70,11 +70,11 @@ def yolox(
             is `QualityFocalLoss(focus=0)` and `with_quality=True`.
         scores: decides how many logits a cell has.
         with_quality: whether the classification loss takes the IoU of the positives.
-        classifies_background: whether background cells are negatives of all categories; published is False, the
-            objectness tells them. A focal loss wants True.
+        classifies_background: whether background cells are negatives of all categories; published is False,
+            because the objectness separates them. A focal loss needs True.
         prior: probability each category, and the objectness, start with.
         first_l1_epoch: epoch, counted from 0, that the L1 loss begins with; published are the last 15 of 300. The
-            model is told the epoch by `set_epoch`.
+            training loop sets the epoch with `set_epoch`.
     """
     shape = pyramid_shape(pyramid)
     coder = CentreCoder()
@@ -108,7 +108,7 @@ def yolox_star(
     prior: float = 0.001,
     scales: tuple[float, ...] = (3, 4),
 ) -> DenseDetector:
-    """YOLOX*: anchors with ATSS in place of SimOTA, an IoU branch in place of objectness, GIoU + L1 all the time.
+    """YOLOX*: anchors with ATSS in place of SimOTA, an IoU branch in place of objectness, GIoU + L1 in every epoch.
 
     Args:
         pyramid: see `DenseDetector`.

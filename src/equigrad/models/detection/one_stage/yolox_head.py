@@ -16,7 +16,7 @@ class DecoupledHead(nn.Module):
     Args:
         num_channels: of the pyramid's maps.
         num_logits: K, of an anchor.
-        num_anchors: A, of a place.
+        num_anchors: A, at each location.
         num_levels: of the pyramid.
         prior: probability each category, and the quality, start with.
     """

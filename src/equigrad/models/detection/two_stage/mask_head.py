@@ -1,6 +1,6 @@
 """Masks of RoIs: the branch that predicts them, what it is trained for, and how they get back into the image.
 
-A head with a mask for each of 1203 categories is asked for one of them only, so only that one is computed.
+A RoI needs the mask of one category only, so of the 1203 masks of a head only that one is computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from equigrad.models.detection.boxes import at_least_float32
 from equigrad.models.detection.two_stage.roi_sampling import RoISample
 
 PIXELS_AT_ONCE = 2**23
-"""Of the masks of objects that are turned to floats together; an image of LVIS has hundreds of objects."""
+"""Mask pixels that are converted to floats at a time; an image of LVIS has hundreds of objects."""
 
 ImageSizes = list[tuple[int, int]]
 """(Height, width) of each image."""
@@ -111,7 +111,7 @@ class MaskBranch(nn.Module):
 
 @torch.no_grad()
 def mask_targets(masks: Tensor, rois: Tensor, matched: Tensor, size: int) -> Tensor:
-    """What of its object's mask each RoI sees: (P, size, size) in [0, 1].
+    """The part of its object's mask inside each RoI: (P, size, size) in [0, 1].
 
     Args:
         masks: of the objects, (G, H, W).
@@ -123,8 +123,8 @@ def mask_targets(masks: Tensor, rois: Tensor, matched: Tensor, size: int) -> Ten
     step = max(1, PIXELS_AT_ONCE // max(1, masks[:1].numel()))
     for first in range(0, len(masks), step):
         is_here = (matched >= first) & (matched < first + step)
-        places = torch.cat([(matched[is_here] - first).to(rois)[:, None], rois[is_here]], 1)
-        targets[is_here] = roi_align(masks[first : first + step, None].to(rois), places, size)[:, 0]
+        indexed_rois = torch.cat([(matched[is_here] - first).to(rois)[:, None], rois[is_here]], 1)
+        targets[is_here] = roi_align(masks[first : first + step, None].to(rois), indexed_rois, size)[:, 0]
     return targets
 
 
@@ -154,6 +154,6 @@ def _window(start: float, end: float, length: int, mask: Tensor) -> tuple[slice,
     first = min(length, max(0, int(start - cell / 2)))
     last = max(first, min(length, int(end + cell / 2) + 1))
     centres = torch.arange(first, last, device=mask.device, dtype=torch.float64) + 0.5
-    places = (centres - start) / cell - 0.5
-    shares = 1 - (places[:, None] - torch.arange(len(mask), device=mask.device)).abs()
+    positions = (centres - start) / cell - 0.5
+    shares = 1 - (positions[:, None] - torch.arange(len(mask), device=mask.device)).abs()
     return slice(first, last), shares.clamp(min=0).to(mask.dtype)

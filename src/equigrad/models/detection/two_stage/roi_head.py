@@ -30,7 +30,7 @@ CODER = DeltaCoder(std=(0.1, 0.1, 0.2, 0.2))
 
 
 class RoIClassifier(nn.Linear):
-    """A linear layer with the published start: weights of 0.01, and a bias for the prior.
+    """A linear layer with the published initialisation: weights of standard deviation 0.01, and a bias for the prior.
 
     Args:
         in_features: D.
@@ -46,7 +46,7 @@ class RoIClassifier(nn.Linear):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The start; second stages come back to it."""
+        """Set the initial weights; second stages call it to start anew."""
         nn.init.normal_(self.weight, std=0.01)
         nn.init.constant_(self.bias, 0.0 if self.prior is None else bias_for_prior(self.prior))
 
@@ -157,7 +157,7 @@ class RoIHead(nn.Module):
             self.sampler(boxes, target["boxes"], target["labels"])
             for boxes, target in zip(proposals, targets, strict=True)
         ]
-        vectors = self._vectors(features, [sample.boxes for sample in samples], image_sizes)
+        vectors = self._roi_features(features, [sample.boxes for sample in samples], image_sizes)
         labels = torch.cat([sample.labels for sample in samples])
         if self.background_column is not None:
             labels = labels.masked_fill(labels == BACKGROUND, self.background_column)
@@ -189,9 +189,9 @@ class RoIHead(nn.Module):
             true_sizes: (height, width) of each image without padding, at which boxes are cut.
             image_sizes: the same with padding.
         """
-        vectors = self._vectors(features, list(proposals), image_sizes)
+        vectors = self._roi_features(features, list(proposals), image_sizes)
         of_images = torch.split(vectors, [len(boxes) for boxes in proposals])
-        found = [self._of_image(*parts) for parts in zip(of_images, proposals, true_sizes, strict=True)]
+        found = [self._detect(*parts) for parts in zip(of_images, proposals, true_sizes, strict=True)]
         detections = [each._asdict() for each in found]
         if self.mask_branch is not None:
             boxes, labels = [each.boxes for each in found], [each.labels for each in found]
@@ -199,7 +199,7 @@ class RoIHead(nn.Module):
             detections = [each | {"masks": mask} for each, mask in zip(detections, masks, strict=True)]
         return detections
 
-    def _vectors(self, features: Mapping[str, Tensor], rois: list[Tensor], image_sizes: ImageSizes) -> Tensor:
+    def _roi_features(self, features: Mapping[str, Tensor], rois: list[Tensor], image_sizes: ImageSizes) -> Tensor:
         vectors: Tensor = self.box_head(self.box_roi_pool(features, rois, image_sizes))
         return vectors
 
@@ -213,7 +213,7 @@ class RoIHead(nn.Module):
         loss = F.smooth_l1_loss(values, wanted.to(values.dtype), beta=self.box_beta, reduction="sum")
         return loss / max(1, len(labels))
 
-    def _of_image(self, vectors: Tensor, proposals: Tensor, size: tuple[int, int]) -> Detections:
+    def _detect(self, vectors: Tensor, proposals: Tensor, size: tuple[int, int]) -> Detections:
         def boxes_of(rows: Tensor, labels: Tensor) -> Tensor:
             values = self.box_predictor.box_values(vectors, rows, labels)
             return clip(CODER.decode(proposals[rows], values), size)

@@ -20,7 +20,7 @@ BoxesOf = Callable[[Tensor, Tensor], Tensor]
 
 
 class Detections(NamedTuple):
-    """Of one image, best first."""
+    """Detections of one image, best first."""
 
     boxes: Tensor  # (n, 4)
     scores: Tensor  # (n,)
@@ -59,7 +59,7 @@ class RoIInference:
             num_pairs *= 2
 
     def _best_pairs(self, scores: Tensor, count: int) -> tuple[Tensor, bool]:
-        """Places of the best pairs in ascending order, ties with the last included; and whether there are no more."""
+        """Indices of the best pairs in ascending order, ties with the last included; and whether there are no more."""
         if count >= len(scores):
             return (scores > self.score_threshold).nonzero()[:, 0], True
         lowest = scores.topk(count, sorted=False).values.min()

@@ -11,21 +11,21 @@ from equigrad.models.detection.boxes import pairwise_iou
 
 
 class RoISample(NamedTuple):
-    """RoIs of one image."""
+    """The sampled RoIs of one image."""
 
     boxes: Tensor  # (R, 4)
     labels: Tensor  # (R,) category, or BACKGROUND
     matched: Tensor  # (R,) index of the object, -1 for background
 
     def positives(self) -> "RoISample":
-        """Those with a category."""
+        """The RoIs that have a category."""
         is_positive = self.matched >= 0
         return RoISample(self.boxes[is_positive], self.labels[is_positive], self.matched[is_positive])
 
 
 @dataclass(frozen=True)
 class RoISampler:
-    """A random draw of proposals and objects; the rest of the RoIs, where positives are few, are background.
+    """Samples RoIs at random among proposals and objects; where positives are few, background fills the rest.
 
     Args:
         num_rois: most RoIs an image.
@@ -43,8 +43,8 @@ class RoISampler:
         candidates = torch.cat([proposals, boxes.to(proposals.dtype)])
         matched = self._match(candidates, boxes)
         most = int(self.num_rois * self.positive_fraction)
-        positive = _draw(matched >= 0, most)
-        negative = _draw(matched < 0, self.num_rois - len(positive))
+        positive = _sample(matched >= 0, most)
+        negative = _sample(matched < 0, self.num_rois - len(positive))
         chosen = torch.cat([positive, negative]).sort().values
         matched = matched[chosen]
         is_positive = matched >= 0
@@ -59,7 +59,7 @@ class RoISampler:
         return matched.masked_fill(overlap < self.threshold, -1)
 
 
-def _draw(is_candidate: Tensor, most: int) -> Tensor:
-    """Indices of at most so many candidates, each as likely as the other."""
+def _sample(is_candidate: Tensor, most: int) -> Tensor:
+    """Indices of at most `most` candidates, chosen uniformly."""
     indices = is_candidate.nonzero()[:, 0]
     return indices[torch.randperm(len(indices), device=indices.device)[:most]]
