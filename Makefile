@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-# Every loss, the rules of the packages, and one short run of each task.
+# Every loss, the rules of the packages, and one short run of each task; without tests that start processes of their own.
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
@@ -21,7 +21,7 @@ lint: $(VENV)/dev.done
 quick: lint quick-tests
 
 quick-tests: $(VENV)/dev.done
-	$(PYTEST) -m "not slow" $(QUICK_TESTS)
+	$(PYTEST) -m "not slow" -k "not two_ranks" $(QUICK_TESTS)
 
 # The quick tests with each Python that is installed, on the PATH or by pyenv, in a virtual environment of its own.
 quick-pythons:
