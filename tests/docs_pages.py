@@ -36,7 +36,13 @@ GLYPH_OBJECTS = set_words(
 GLYPH_STEPS = set_words("training.schedule.epochs=none", "training.schedule.steps=2")
 GLYPH_SCENES = set_words("data.max_count=12", "data.test_count=5", "data.image_size=48", *_ONE_EPOCH)
 OWN_IMAGES = set_words("data.size=32", "training.schedule.epochs=1", "training.batch_size=7", "training.num_workers=0")
-OWN_OBJECTS = set_words("views.short=64", "views.test_short=64", "views.long=96", "training.batch_size=4", *_ONE_EPOCH)
+OWN_OBJECTS = set_words(
+    "preprocessing.short=64",
+    "preprocessing.test_short=64",
+    "preprocessing.long=96",
+    "training.batch_size=4",
+    *_ONE_EPOCH,
+)
 OWN_MAPS = set_words("data.crop_size=32,32", "data.base=none", "training.batch_size=2", *_ONE_EPOCH)
 CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection.packed_masks import PackedMasks
 from equigrad.evaluation.detection.predictions import IdTable, Predictions

@@ -35,18 +35,20 @@ class Finder(nn.Module):
         return [{"boxes": boxes, "labels": self.labels.data, "scores": self.scores, **self.fields}]
 
 
-def predicted(model, shown=None, views=None):
-    views = views or ShorterSide(test_short=100, long=200)
-    return DetectionPredictor(model, CATEGORIES, views.testing(), views.collate(), shown or ShownObjects())(IMAGE)
+def predicted(model, shown=None, preprocessing=None):
+    preprocessing = preprocessing or ShorterSide(test_short=100, long=200)
+    return DetectionPredictor(
+        model, CATEGORIES, preprocessing.testing(), preprocessing.collate(), shown or ShownObjects()
+    )(IMAGE)
 
 
 def is_colour(picture, group):
     return (np.array(picture) == ImageColor.getrgb(GROUP_COLOURS[group])).all(-1)
 
 
-@pytest.mark.parametrize("views", [ShorterSide(test_short=100, long=200), Mosaics(size=96)])
-def test_a_box_is_drawn_where_it_is_in_the_file(views):
-    found = is_colour(predicted(Finder([2], [0.9]), views=views).picture, "rare")
+@pytest.mark.parametrize("preprocessing", [ShorterSide(test_short=100, long=200), Mosaics(size=96)])
+def test_a_box_is_drawn_where_it_is_in_the_file(preprocessing):
+    found = is_colour(predicted(Finder([2], [0.9]), preprocessing=preprocessing).picture, "rare")
     assert found[100:398, 499].all()
     assert found[399, 100:499].all()
 

@@ -18,8 +18,8 @@ class Items:
 
 
 def test_the_test_has_one_size_and_a_limit_of_the_longer_side():
-    views = ShorterSide(short=(30,), test_short=120, long=150)
-    image, target = views.testing()(*ITEM)
+    preprocessing = ShorterSide(short=(30,), test_short=120, long=150)
+    image, target = preprocessing.testing()(*ITEM)
     assert tuple(image.shape[-2:]) == (100, 150)
     torch.testing.assert_close(torch.as_tensor(target["boxes"])[0], torch.tensor([10, 10, 40, 50]) * 150 / 90)
 
@@ -36,8 +36,8 @@ def test_images_are_mirrored_as_often_as_told(flip, left):
 
 
 def test_batches_are_padded_to_the_stride():
-    views = ShorterSide(short=(60,), test_short=60, long=90, stride=64)
-    images, targets = views.collate()([views.testing()(*ITEM)])
+    preprocessing = ShorterSide(short=(60,), test_short=60, long=90, stride=64)
+    images, targets = preprocessing.collate()([preprocessing.testing()(*ITEM)])
     assert tuple(images.shape) == (1, 3, 64, 128)
     assert tuple(targets[0]["image_size"]) == (60, 90)
 
@@ -50,10 +50,10 @@ def test_smaller_views_keep_their_proportions():
 
 
 def test_mosaics_are_seen_in_some_of_the_sizes_and_the_test_in_one():
-    views = Mosaics(size=64, sizes=(32, 64), num_strong_epochs=1)
-    items = views.training(Items())
+    preprocessing = Mosaics(size=64, sizes=(32, 64), num_strong_epochs=1)
+    items = preprocessing.training(Items())
     assert {max(items[0][0].shape[-2:]) for _ in range(20)} == {32, 64}
-    image, _ = views.testing()(*ITEM)
+    image, _ = preprocessing.testing()(*ITEM)
     assert tuple(image.shape[-2:]) == (64, 64)
 
 

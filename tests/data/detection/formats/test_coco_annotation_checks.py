@@ -3,8 +3,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from detection_on_disk import RUNS, SQUARE, annotation
 from equigrad.data.detection.findings import FindingCollector

@@ -3,8 +3,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from detection_on_disk import coco, write_json
 from equigrad.data.detection.formats.coco_text import decoded, fault, open_coco
