@@ -5,24 +5,33 @@ import dataclasses
 import os
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.metric_lines import metric_line
 
+
+class _Flag(NamedTuple):
+    """One of the usual settings, with a flag of its own."""
+
+    assignments: tuple[str, ...]  # what it stands for
+    kind: Callable[[str], Any]
+    text: str  # a line of help
+    choices: tuple[str, ...] | None = None
+
+
 _FLAGS = {
-    "epochs": (("training.schedule.epochs={}", "training.schedule.steps=none"), "how long to train"),
-    "batch_size": (("training.batch_size={}",), "samples of one optimiser step, over all processes"),
-    "lr": (("training.optimizer.lr={}",), "base learning rate"),
-    "seed": (("training.seed={}",), "of the start, the order and the augmentation"),
-    "device": (("device={}",), "auto, cpu, cuda or mps"),
-    "precision": (("precision={}",), "32, bf16 or fp16"),
-    "workers": (("training.num_workers={}",), "processes that read data"),
-    "method": (("method={}",), "loss and what belongs to it, where the recipe has several"),
+    "epochs": _Flag(("training.schedule.epochs={}", "training.schedule.steps=none"), float, "how long to train"),
+    "batch_size": _Flag(("training.batch_size={}",), int, "samples of one optimiser step, over all processes"),
+    "lr": _Flag(("training.optimizer.lr={}",), float, "base learning rate"),
+    "seed": _Flag(("training.seed={}",), int, "of the start, the order and the augmentation"),
+    "device": _Flag(("device={}",), str, "where to run", ("auto", "cpu", "cuda", "mps")),
+    "precision": _Flag(("precision={}",), str, "of the arithmetic", ("32", "bf16", "fp16")),
+    "workers": _Flag(("training.num_workers={}",), int, "processes that read data"),
+    "method": _Flag(("method={}",), str, "loss and what belongs to it, where the recipe has several"),
 }
-"""The usual settings by a flag of their own: what each stands for, and a line of help."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,8 +48,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--run", "--folder", type=Path, help="the run folder; by default runs/MODULE_FUNCTION")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a setting")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
-    for name, (_, text) in _FLAGS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=name.upper(), help=text)
+    for name, flag in _FLAGS.items():
+        metavar = None if flag.choices else name.upper()
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=flag.kind, choices=flag.choices, metavar=metavar, help=flag.text)
     parser.set_defaults(function=train, parser=parser)
 
 
@@ -85,14 +96,20 @@ def flag_assignments(parsed: argparse.Namespace) -> list[str]:
 
     parameters = inspect.signature(recipe_function(parsed.recipe)).parameters
     assignments = list(parsed.set)
-    for name, (templates, _) in _FLAGS.items():
+    for name, flag in _FLAGS.items():
         value = getattr(parsed, name)
         if value is None:
             continue
         if name == "method" and name not in parameters:
             raise ValueError(f"--method {value}: {parsed.recipe} has only one; --set method.… changes its settings")
-        assignments += [f"{name}={value}"] if name in parameters else [template.format(value) for template in templates]
+        meant = (f"{name}={{}}",) if name in parameters else flag.assignments
+        assignments += [assignment.format(_plain(value)) for assignment in meant]
     return assignments
+
+
+def _plain(value: Any) -> str:
+    """A number without a fraction that it does not have: recipes may count epochs as whole numbers."""
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def settings_text(name: str, assignments: Sequence[str]) -> str:

@@ -83,7 +83,8 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
     try:
         return NamedRecipe(name, assignments, arguments, override(recipe, fields))
     except ValueError as error:
-        raise ValueError(f"{error}{_hint(function, recipe, fields)}") from None
+        hint = "" if "did you mean" in str(error) else _hint(function, recipe, fields)
+        raise ValueError(f"{error}{hint}") from None
 
 
 def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
