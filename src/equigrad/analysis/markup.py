@@ -40,7 +40,7 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
 
 
 def listing(items: Iterable[object], class_: str = "") -> Html:
-    """A bulleted list."""
+    """A bulleted list of escaped texts."""
     return element("ul", *(element("li", item) for item in items), class_=class_)
 
 

@@ -15,7 +15,7 @@ _NAME_WIDTH = 24
 
 @dataclass(frozen=True)
 class CountRow:
-    """One category."""
+    """How many images a category has, and its group."""
 
     label: int
     name: str

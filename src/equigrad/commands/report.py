@@ -14,7 +14,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def report(parsed: argparse.Namespace, command: Sequence[str]) -> None:
-    """Write the page."""
+    """Write the page and print its path."""
     from equigrad.analysis import write_report
 
     print(write_report(parsed.runs, parsed.output, command=command))

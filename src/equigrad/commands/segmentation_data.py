@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PixelRow:
-    """One category."""
+    """How many pixels and images a category has."""
 
     label: int
     name: str

@@ -61,7 +61,7 @@ class Learner:
         return nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped)
 
     def step(self, lr_factor: float) -> None:
-        """Apply the gradients."""
+        """Clip the gradients if asked to, apply them at this share of the base learning rate, and move the averaged weights."""
         set_learning_rate(self.optimizer, lr_factor)
         if self.settings.max_grad_norm is not None:
             self.grad_norm = self.fabric.clip_gradients(
@@ -123,7 +123,7 @@ class Learner:
 
 
 def sum_of(losses: dict[str, Tensor]) -> Tensor:
-    """The total loss."""
+    """The total loss; TypeError if the model gave no dictionary of losses."""
     if not isinstance(losses, dict) or not losses:
         raise TypeError(f"model(images, targets) must give a dictionary of losses, got {type(losses).__name__}")
     first, *others = losses.values()

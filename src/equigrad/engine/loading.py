@@ -42,7 +42,7 @@ class ResumableSampler(Protocol):
         """Go to the start of an epoch, or to where this epoch was resumed."""
 
     def state_dict(self, *, epoch: int, position: int) -> dict[str, Any]:
-        """Where to resume."""
+        """What `load_state_dict` needs to go on from a position of an epoch."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -80,7 +80,7 @@ class RunLog:
         os.fsync(self._metrics.fileno())
 
     def close(self) -> None:
-        """Finish the files."""
+        """Write the last snapshots and close all files."""
         self.history.write()
         self._metrics.close()
         self._events.close()

@@ -19,10 +19,10 @@ WarmupShape = Literal["linear", "quadratic", "constant"]
 
 @dataclass(frozen=True)
 class Constant:
-    """No decay."""
+    """The learning rate stays as it is after the warm-up."""
 
     def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
-        """1."""
+        """1 at every step."""
         return 1.0
 
     def describe(self) -> str:
@@ -153,7 +153,7 @@ class Warmup:
             raise ValueError(f'shape must be "linear", "quadratic" or "constant", got {self.shape!r}')
 
     def steps(self, steps_per_epoch: int) -> int:
-        """Length in steps."""
+        """Length of the warm-up in steps."""
         return in_steps(self.length, self.unit, steps_per_epoch)
 
     def factor(self, step: int, steps_per_epoch: int) -> float:
@@ -192,7 +192,7 @@ class Schedule:
             raise ValueError(f"a training has a positive length, got epochs={self.epochs} and steps={self.steps}")
 
     def total_steps(self, steps_per_epoch: int) -> int:
-        """Length in steps."""
+        """Length of the training in steps."""
         return self.steps if self.steps is not None else in_steps(self.epochs or 0, "epochs", steps_per_epoch)
 
     def factor(self, step: int, steps_per_epoch: int, total: int) -> float:

@@ -195,7 +195,7 @@ class Training:
 
     @property
     def result(self) -> TrainResult:
-        """How it ended."""
+        """Steps done, whether a signal stopped it, skipped samples and the last evaluation."""
         return TrainResult(self.step, self.total, self.interrupted, dict(self.skipped), self.evaluation)
 
     def _train_step(self, batches: list[Batch], position: int) -> bool:
