@@ -1,4 +1,8 @@
-"""A running average of the weights, which often evaluates better than the weights themselves."""
+"""A running average of the weights, which often evaluates better than the weights themselves.
+
+`torch.optim.swa_utils.AveragedModel` would average the gradient statistics with the other buffers, or leave all buffers
+alone, and copies the weights at its first update, which the published average does not.
+"""
 
 import copy
 import math

@@ -61,7 +61,7 @@ class Learner:
         return nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped)
 
     def step(self, lr_factor: float) -> None:
-        """Clip the gradients if asked to, apply them at this share of the base learning rate, and move the averaged weights."""
+        """Clip the gradients if asked to, apply them at a share of the base rate, and move the averaged weights."""
         set_learning_rate(self.optimizer, lr_factor)
         if self.settings.max_grad_norm is not None:
             self.grad_norm = self.fabric.clip_gradients(

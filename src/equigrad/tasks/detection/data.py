@@ -37,7 +37,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DetectionSets:
-    """Training and test images as they are, and what judges detections of the latter.
+    """Training and test images as they are, and how detections in the latter are evaluated.
 
     Args:
         train: training images.
@@ -85,7 +85,7 @@ class CocoFiles:
             test = read_coco(self.test)
             check_same_categories(train, test)
         if with_masks and test.segmentations is None:  # training would end before anybody noticed
-            raise ValueError(f"{test.source}: expected a segmentation in its annotations, to judge masks by")
+            raise ValueError(f"{test.source}: expected a segmentation in its annotations, to evaluate masks")
         train_set = DetectionDataset(train, self.images, with_masks=with_masks, keep_empty=self.keep_empty)
         test_set = DetectionDataset(test, self.test_images or self.images)
 
