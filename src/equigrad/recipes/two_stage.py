@@ -95,8 +95,8 @@ def lvis_mask_rcnn_r50(method: ComparedName = "sigmoid_eql") -> DetectionRecipe:
     """LVIS v1, Mask R-CNN on ResNet-50, 2x.
 
     All rows are end-to-end, as the caption says: BAGS, too, has its grouped softmax from the first step on; `decoupled`
-    has the BAGS of its own paper. Seesaw has the cosine classifier it was published with. The paper does not say
-    what Softmax-EQL had: `softmax_eql` is linear as in the paper's formulas, `softmax_eql_cosine` as in its released classifier.
+    has the BAGS of its own paper. Seesaw has the cosine classifier it was published with. The paper does not say which
+    one Softmax-EQL had: `softmax_eql` is linear as in its formulas, `softmax_eql_cosine` as in the released classifier.
     """
     return _lvis(COMPARED[method], 50, SCHEDULE_2X, table="comparison_sota_lvis1 (R50 Mask R-CNN)")
 
