@@ -3,7 +3,9 @@
 One-stage detectors take a `DenseMethod`, `RCNN` a `RoIMethod`.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
@@ -31,8 +33,7 @@ class RetinaNet:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
-        return retinanet(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+        return _dense_detector(retinanet, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ class Fcos:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
-        return fcos(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+        return _dense_detector(fcos, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class Paa:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
-        return paa(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+        return _dense_detector(paa, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ class Atss:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
-        return atss(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, prior=self.prior)
+        return _dense_detector(atss, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -90,22 +88,16 @@ class ImprovedAtss:
     Args:
         prior: probability that each sigmoid starts with.
         scales: sides of the anchors, in strides.
+        legacy_pixels: count the last pixel of a box in its size, as the released code does.
     """
 
     prior: float = 0.001
     scales: tuple[float, ...] = (6.0, 8.0)
+    legacy_pixels: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        return improved_atss(
-            pyramid,
-            counts.num_classes,
-            method.loss.build(counts),
-            equigrad.SigmoidScores(),
-            with_quality=method.with_quality,
-            prior=self.prior,
-            scales=self.scales,
-        )
+        return _dense_detector(improved_atss, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -122,15 +114,7 @@ class Yolox:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        return yolox(
-            pyramid,
-            counts.num_classes,
-            method.loss.build(counts),
-            equigrad.SigmoidScores(),
-            with_quality=method.with_quality,
-            prior=self.prior,
-            first_l1_epoch=self.first_l1_epoch,
-        )
+        return _dense_detector(yolox, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -147,15 +131,7 @@ class YoloxStar:
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
-        return yolox_star(
-            pyramid,
-            counts.num_classes,
-            method.loss.build(counts),
-            equigrad.SigmoidScores(),
-            with_quality=method.with_quality,
-            prior=self.prior,
-            scales=self.scales,
-        )
+        return _dense_detector(yolox_star, vars(self), pyramid, method, counts)
 
 
 @dataclass(frozen=True)
@@ -201,6 +177,17 @@ class RCNN:
             num_proposals=self.num_proposals,
             sampler=self.rois,
         )
+
+
+def _dense_detector(
+    build: Callable[..., nn.Module],
+    settings: Mapping[str, Any],
+    pyramid: nn.Module,
+    method: DenseMethod,
+    counts: CategoryCounts,
+) -> nn.Module:
+    loss, scores = method.loss.build(counts), equigrad.SigmoidScores()
+    return build(pyramid, counts.num_classes, loss, scores, with_quality=method.with_quality, **settings)
 
 
 OneStageDetector = RetinaNet | Fcos | Paa | Atss | ImprovedAtss | Yolox | YoloxStar
