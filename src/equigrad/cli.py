@@ -1,6 +1,7 @@
 """The command line. A bad argument, file or data set gets one line on stderr; a traceback is for bugs only."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"equigrad: {error}; install what commands need: pip install 'equigrad[train]'", file=sys.stderr)
         return FAILED
+    except BrokenPipeError:  # `equigrad recipes | head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:  # EngineError is a ValueError
         print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr)
         return FAILED

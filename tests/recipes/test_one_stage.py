@@ -3,8 +3,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad.models.detection.assignment.centre import CentreAssigner
-from equigrad.models.detection.one_stage.paa import CostAssigner
 from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
 from equigrad.recipes.tables import TABLES
 from equigrad.tasks.losses import CategoryCounts
@@ -92,24 +90,23 @@ def test_rows_differ_in_their_losses():
 
 
 @pytest.mark.parametrize(
-    ("name", "method", "extra", "prior", "num_anchors"),
+    ("name", "method", "extra", "prior", "num_anchors", "assigner"),
     [
-        ("lvis_r50", "retinanet", ("c5", False), 0.01, 9),
-        ("lvis_r50", "baseline", ("lateral", False), 0.001, 2),
-        ("lvis_fcos", "fl", ("p5", True), 0.01, 1),
-        ("lvis_paa", "fl", ("p5", False), 0.01, 1),
-        ("lvis_atss", "efl", ("p5", False), 0.01, 1),
-        ("openimages_r50", "efl", ("lateral", False), 0.001, 2),
+        ("lvis_r50", "retinanet", ("c5", False), 0.01, 9, "MaxIoUAssigner"),
+        ("lvis_r50", "baseline", ("lateral", False), 0.001, 2, "ATSSAssigner"),
+        ("lvis_fcos", "fl", ("p5", True), 0.01, 1, "CentreAssigner"),
+        ("lvis_paa", "fl", ("p5", False), 0.01, 1, "CostAssigner"),
+        ("lvis_atss", "efl", ("p5", False), 0.01, 1, "ATSSAssigner"),
+        ("openimages_r50", "efl", ("lateral", False), 0.001, 2, "ATSSAssigner"),
     ],
 )
-def test_detectors_are_built_as_published(name, method, extra, prior, num_anchors):
+def test_detectors_are_built_as_published(name, method, extra, prior, num_anchors, assigner):
     recipe = load(f"one_stage:{name}", [f"method={method}"])
     assert (recipe.backbone.extra, recipe.backbone.extra_relu) == extra
     model = recipe.detector.build(TinyPyramid(strides=(8, 16, 32, 64, 128)), recipe.method, COUNTS)
     assert model.grid.num_anchors == num_anchors
     assert_close(model.head.logits.bias.sigmoid(), torch.full((3 * num_anchors,), prior))
-    kinds = {"lvis_fcos": CentreAssigner, "lvis_paa": CostAssigner}
-    assert isinstance(model.assigner, kinds.get(name, object))
+    assert type(model.assigner).__name__ == assigner
 
 
 def test_missing_files_are_named_with_what_to_set():
