@@ -27,7 +27,7 @@ def photos(tmp_path):
 
 
 @pytest.fixture
-def stopping_glyphs(monkeypatch):
+def stopping_glyphs():
     """Reading the glyphs of a training brings a SIGTERM, as a scheduler would send it; `undo()` ends that."""
     load = GlyphImages.load
 
@@ -42,5 +42,6 @@ def stopping_glyphs(monkeypatch):
         train_set.transform = transform
         return train_set, test_set
 
-    monkeypatch.setattr(GlyphImages, "load", load_stopping)
-    return monkeypatch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GlyphImages, "load", load_stopping)
+        yield patch
