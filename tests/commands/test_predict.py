@@ -1,32 +1,31 @@
 """`equigrad predict` on small runs of a detector and a classifier."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from commands.running_commands import equigrad
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 from equigrad.cli import main
+from images_on_disk import write_images
 
 DETECTOR = [
     *("data.num_classes=4", "data.max_count=12", "data.test_count=2", "data.image_size=64"),
     *("preprocessing.test_short=64", "preprocessing.short=64", "training.num_workers=0"),
+    *("training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"),
 ]
-CLASSIFIER = ["data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"]
-
-
-def settings(assignments):
-    return [word for assignment in assignments for word in ("--set", assignment)]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(run, tmp_path_factory):
     """A folder with the runs `detector` and `classifier`, and an image."""
     folder = tmp_path_factory.mktemp("runs")
-    short = ["training.schedule.epochs=1", "training.batch_size=8", "training.schedule.warmup.length=1"]
-    glyphs = [*DETECTOR, f"data.root={folder / 'glyphs'}"]
-    recipes = {"detector": ("glyph_objects:one_stage", glyphs), "classifier": ("tiny:ce", CLASSIFIER)}
-    for name, (recipe, assignments) in recipes.items():
-        assert main(["train", recipe, "--run", str(folder / name), *settings([*assignments, *short])]) == 0
+    shutil.copytree(run, folder / "classifier")
+    settings = [*DETECTOR, f"data.root={folder / 'glyphs'}"]
+    done = equigrad("train", "glyph_objects:one_stage", "--run", folder / "detector", settings=settings)
+    assert done.code == 0, done.err
     pixels = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "street.jpg")
     return folder
@@ -101,3 +100,41 @@ def test_what_is_wrong_is_said(words, message, predict):
     assert (code, out) == (1, "")
     assert message in err.splitlines()[0]
     assert "Traceback" not in err
+
+
+def test_predict_draws_every_image_it_can_read(run, tmp_path):
+    images = tmp_path / "images"
+    write_images(images, {"a": 1, "b": 1}, size=16)  # a/0.png and b/0.png
+    (images / "bad.jpg").write_bytes(b"not an image")
+    done = equigrad("predict", run, images, images / "gone.png", "--output", tmp_path / "drawn")
+    assert done.code == 1
+    assert sorted(file.name for file in (tmp_path / "drawn").iterdir()) == ["0.png", "0_2.png"]
+    assert Image.open(tmp_path / "drawn" / "0.png").width > 400
+    lines = done.out.splitlines()
+    assert len(lines) == 2
+    assert all(line.count("%") == 5 and "few)" in line for line in lines)
+    told = done.err.splitlines()
+    assert "bad.jpg: cannot read the image" in told[0]
+    assert "gone.png: no such image" in told[1]
+    assert "2 of 4 images could not be read" in told[2]
+
+
+def test_predict_never_writes_over_what_it_reads(run, tmp_path):
+    images = tmp_path / "images"
+    write_images(images, {"a": 1}, size=16)
+    before = (images / "a" / "0.png").read_bytes()
+    assert equigrad("predict", run, images / "a" / "0.png", "--output", images / "a").code == 0
+    assert (images / "a" / "0.png").read_bytes() == before
+    assert (images / "a" / "0_2.png").exists()
+
+
+def test_own_images_are_trained_and_predicted_without_python(photos):
+    settings = ["data.size=32", "training.schedule.epochs=1", "training.batch_size=7", "training.num_workers=0"]
+    data = ["data.train=train", "data.test=test"]
+    done = equigrad("train", "own_data:classification", "--run", "run", settings=[*data, *settings], folder=photos)
+    assert done.code == 0, done.err
+    shutil.rmtree(photos / "train")  # predict needs the run alone
+    done = equigrad("predict", "run", "test", folder=photos)
+    assert done.code == 0, done.err
+    assert len(list((photos / "run" / "predictions").glob("*.png"))) == 4
+    assert "eel" in done.out

@@ -1,21 +1,18 @@
-"""`equigrad train`: help, flags and mistakes."""
+"""`equigrad train`: help, flags, mistakes and the folder of a run."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from commands.running_commands import FEW_GLYPHS, SHORT_RUN, equigrad
 from equigrad.cli import main
 from equigrad.recipes import semantic_segmentation
 from equigrad.settings import list_settings
 from equigrad.tasks.classification.run import build_model
 from equigrad.tasks.run_folder import recipe_of_run
 from running import load
-
-SMALL = ["data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"]
 
 
 def train(*words, settings=()):
@@ -85,7 +82,7 @@ def test_the_help_shows_what_the_words_before_it_change(help_of):
 def test_flags_reach_their_settings(tmp_path):
     flags = ["--epochs", 1, "--batch-size", 8, "--lr", 0.05, "--seed", 3]
     machine = ["--workers", 0, "--device", "cpu", "--precision", 32]
-    assert train("tiny:ce", "--run", tmp_path / "run", *flags, *machine, settings=SMALL) == 0
+    assert train("tiny:ce", "--run", tmp_path / "run", *flags, *machine, settings=FEW_GLYPHS) == 0
     stored = json.loads((tmp_path / "run" / "recipe.json").read_text())
     training = stored["settings"]["training"]
     assert (training["schedule"]["epochs"], training["schedule"]["steps"]) == (1, None)
@@ -94,7 +91,7 @@ def test_flags_reach_their_settings(tmp_path):
     assert (stored["settings"]["device"], stored["settings"]["precision"]) == ("cpu", "32")
     assert stored["format"] == 2
     assert (stored["recipe"], stored["seed"]) == ("tiny:ce", 3)
-    expected = load("tiny:ce", [*SMALL, "training.schedule.epochs=1", "training.batch_size=8"])
+    expected = load("tiny:ce", [*FEW_GLYPHS, "training.schedule.epochs=1", "training.batch_size=8"])
     optimizer = replace(expected.training.optimizer, lr=0.05)
     expected = replace(expected, device="cpu", training=replace(expected.training, optimizer=optimizer, seed=3))
     assert recipe_of_run(tmp_path / "run") == expected
@@ -123,8 +120,8 @@ def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
         (["own_data:detection", "--method", "elf"], "expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
         (["tinny:softmax_eql"], "did you mean tiny:softmax_eql"),
         (["tiny:softmax_eq"], "tiny:softmax_eql"),
-        (["tiny:ce", "--epochs", "many"], "epochs=many: expected none or a number"),
-        (["tiny:ce", "--device", "tpu"], "device=tpu: expected one of auto, cpu, cuda, mps"),
+        (["tiny:ce", "--set", "training.schedule.epochs=many"], "epochs=many: expected none or a number"),
+        (["tiny:ce", "--set", "device=tpu"], "device=tpu: expected one of auto, cpu, cuda, mps"),
         (["tiny:ce", "--batch-size", "0"], "batch_size must be above 0, got 0"),
     ],
 )
@@ -136,6 +133,21 @@ def test_a_mistake_gets_one_line_with_the_nearest_right_word(words, message, tmp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--epochs", "many", "argument --epochs: invalid float value: 'many'"),
+        ("--batch-size", "8.5", "argument --batch-size: invalid int value: '8.5'"),
+        ("--device", "tpu", "argument --device: invalid choice: 'tpu'"),
+    ],
+)
+def test_a_flag_with_a_value_of_another_kind_is_wrong_usage(flag, value, message, tmp_path):
+    done = equigrad("train", "tiny:ce", flag, value, folder=tmp_path)
+    assert done.code == 2
+    assert message in done.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_hyper_parameters_of_the_loss_reach_the_loss():
     recipe = load("tiny:sigmoid_eql", ["method.loss.midpoint=0.5", "method.loss.positive_boost=2"])
     loss = build_model(recipe, np.array([9, 3])).classification_loss
@@ -145,41 +157,27 @@ def test_hyper_parameters_of_the_loss_reach_the_loss():
     assert (positive.tolist(), negative.tolist()) == (pytest.approx([2.0] * 2), pytest.approx([0.5] * 2))
 
 
-def python(code, *words, folder):
-    line = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+def test_a_run_folder_tells_what_it_is(run):
+    recipe = json.loads((run / "recipe.json").read_text())
+    assert recipe["recipe"] == "tiny:softmax_eql"
+    assert "method.loss.prior_power=0.5" in recipe["set"]
+    assert recipe["command"][:3] == ["equigrad", "train", "tiny:softmax_eql"]
+    assert (run / "statistics.npz").exists()
+    assert "<html" in (run / "report.html").read_text()
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"]])
-def test_help_comes_without_importing_torch(words, tmp_path):
-    code = """
-import sys
-from equigrad.cli import main
-try:
-    main(sys.argv[1:])
-finally:
-    print("torch" in sys.modules, file=sys.stderr)
-"""
-    done = python(code, *words, folder=tmp_path)
-    assert done.returncode == 0
-    assert "usage: equigrad" in done.stdout
-    assert done.stderr.strip() == "False"
+def test_a_run_keeps_its_predictions_of_the_test_set(run):
+    with np.load(run / "predictions" / "test.npz", allow_pickle=False) as stored:
+        arrays = dict(stored)
+    assert arrays["paths"].tolist() == [str(index) for index in range(10)]
+    assert arrays["top"].shape == arrays["scores"].shape == (10, 5)
+    assert (np.diff(arrays["scores"], axis=1) <= 0).all()
+    result = json.loads((run / "evaluation.json").read_text())["result"]
+    assert (arrays["top"][:, 0] == arrays["labels"]).mean() == pytest.approx(result["Overall"])
+    assert len(arrays["class_names"]) == 5
 
 
-@pytest.mark.parametrize("missing", ["torchvision", "lightning"])
-def test_without_the_train_extra_one_line_names_it(missing, tmp_path):
-    code = """
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == sys.argv[1]:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Blocked())
-from equigrad.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-    done = python(code, missing, "train", "tiny:ce", "--run", tmp_path / "run", folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"equigrad: No module named '{missing}")
-    assert "pip install 'equigrad[train]'" in line
+def test_a_finished_run_is_not_overwritten(run):
+    done = equigrad("train", "tiny:softmax_eql", "--run", run, settings=SHORT_RUN)
+    assert done.code == 1
+    assert "is not empty" in done.err

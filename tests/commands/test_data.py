@@ -1,0 +1,98 @@
+"""`equigrad data` on images with labels: counts, checks and long-tailed subsets."""
+
+import shutil
+
+import numpy as np
+
+from commands.running_commands import equigrad
+from images_on_disk import write_images, write_list, zip_folder
+
+
+def test_data_counts_shows_groups_and_bars(photos, tmp_path):
+    done = equigrad("data", "counts", photos / "train", "--csv", tmp_path / "counts.csv")
+    assert done.code == 0, done.err
+    assert "21 images, 3 categories, from 12 to 3 images each, imbalance factor 4" in done.out
+    assert "few                3          21   100.0%" in done.out
+    bars = {line.split()[0]: line.count("█") for line in done.out.splitlines() if "█" in line}
+    assert bars == {"cat": 40, "dog": 20, "eel": 10}
+    assert (tmp_path / "counts.csv").read_text().splitlines()[1:] == ["0,cat,12,few", "1,dog,6,few", "2,eel,3,few"]
+
+
+def test_data_check_passes_what_is_right_and_fails_what_is_not(photos):
+    done = equigrad("data", "check", photos / "train", "--test", photos / "test")
+    assert done.code == 0, done.err
+    assert "nothing that would make training wrong" in done.out
+    shutil.copy(photos / "train" / "cat" / "0.png", photos / "test" / "cat" / "copy.png")
+    (photos / "train" / "dog" / "bad.png").write_bytes(b"no image")
+    done = equigrad("data", "check", photos / "train", "--test", photos / "test", "--decode")
+    assert done.code == 1
+    assert "error: " in done.out
+    assert "test images also in training, by content: 1" in done.out
+    assert "damaged images: 1" in done.out
+    assert "2 kinds of faults" in done.err
+
+
+def test_data_check_only_notes_an_empty_category(tmp_path):
+    paths = write_images(tmp_path, {"a": 2, "b": 1}, size=8)
+    file = write_list(tmp_path / "train.txt", {"a": paths["a"], "none": [], "b": paths["b"]})
+    done = equigrad("data", "check", file)
+    assert done.code == 0, done.err
+    assert "note: " in done.out
+    assert "categories without images: 1" in done.out
+    (tmp_path / paths["b"][0]).unlink()
+    done = equigrad("data", "check", file)
+    assert done.code == 1
+    assert "missing files: 1" in done.out
+
+
+def test_long_tail_writes_a_list_that_training_reads(photos):
+    words = ["data", "long-tail", photos / "train", "--output", photos / "lists" / "lt.txt", "--imbalance-factor", 12]
+    done = equigrad(*words)
+    assert done.code == 0, done.err
+    assert "16 images, 3 categories" in done.out
+    assert f"--set data.root={photos / 'train'}" in done.out
+    counted = equigrad("data", "counts", photos / "lists" / "lt.txt", "--root", photos / "train")
+    assert "from 12 to 1 images each" in counted.out
+    assert "eel" in counted.out  # the names went along
+    again = equigrad(*words)
+    assert again.code == 1
+    assert "lt.txt exists; --force replaces it" in again.err
+    before = (photos / "lists" / "lt.txt").read_text()
+    assert equigrad(*words, "--force").code == 0
+    assert (photos / "lists" / "lt.txt").read_text() == before
+
+
+def test_long_tail_does_not_rename_the_categories_of_another_list(photos):
+    (photos / "classes.csv").write_text("label,name\n0,ant\n1,bee\n")
+    done = equigrad("data", "long-tail", photos / "train", "--output", photos / "lt.txt")
+    assert done.code == 1
+    assert "classes.csv has other categories" in done.err
+    assert not (photos / "lt.txt").exists()
+
+
+def test_arrays_and_archives_are_read_and_written(photos):
+    arrays = photos / "arrays.npz"
+    np.savez(arrays, images=np.zeros((9, 4, 4, 3), dtype=np.uint8), labels=np.repeat([0, 1, 2], 3))
+    done = equigrad("data", "long-tail", arrays, "--output", photos / "lt.npz", "--imbalance-factor", 3)
+    assert done.code == 0, done.err
+    with np.load(photos / "lt.npz", allow_pickle=False) as stored:
+        assert np.bincount(stored["labels"]).tolist() == [3, 2, 1]
+        assert stored["images"].shape == (6, 4, 4, 3)
+    assert equigrad("data", "long-tail", arrays, "--output", photos / "lt.txt", "--imbalance-factor", 3).code == 0
+    assert "6 images" in equigrad("data", "counts", photos / "lt.txt", "--root", arrays).out
+    zipped = zip_folder(photos / "train", photos / "train.zip")
+    assert "21 images" in equigrad("data", "counts", zipped).out
+
+
+def test_cifar_becomes_arrays(tmp_path):
+    (tmp_path / "batches.meta.txt").write_text("plane\ncar\n")
+    record = np.zeros((2, 3073), dtype=np.uint8)
+    record[1, 0] = 1
+    for name in ["test_batch", *(f"data_batch_{number}" for number in range(1, 6))]:
+        record.tofile(tmp_path / f"{name}.bin")
+    assert "10 images, 2 categories" in equigrad("data", "counts", tmp_path).out
+    assert "2 images, 2 categories" in equigrad("data", "counts", tmp_path, "--split", "test").out
+    refused = equigrad("data", "long-tail", tmp_path, "--output", tmp_path / "lt.txt")
+    assert "expected a name that ends in .npz" in refused.err
+    assert equigrad("data", "long-tail", tmp_path, "--output", tmp_path / "lt.npz", "--imbalance-factor", 5).code == 0
+    assert "from 5 to 1" in equigrad("data", "counts", tmp_path / "lt.npz").out

@@ -1,0 +1,170 @@
+import copy
+import os
+import socket
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from engine.toy import CONTEXT
+from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch
+from equigrad.engine.learner import Learner, sum_of
+
+
+def settings(**changes):
+    return TrainSettings(**{"optimizer": SGD(0.1), "schedule": Schedule(epochs=1), "batch_size": 8, **changes})
+
+
+class Small(nn.Module):
+    """A body with batch norm and dropout, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, images, targets):
+        return {"loss": nn.functional.cross_entropy(self.head(self.body(images).mean((2, 3))), targets)}
+
+
+def trained_step(learner, lr_factor=1.0):
+    """One step on random images."""
+    images, targets = learner.to_device((torch.randn(4, 3, 5, 5), torch.tensor([0, 1, 0, 1])))
+    learner.fabric.backward(sum_of(learner.wrapped(images, targets)))
+    learner.step(lr_factor)
+
+
+def modes(model):
+    return {name: module.training for name, module in model.named_modules()}
+
+
+def test_frozen_parts_are_in_evaluation_mode_before_and_after_an_evaluation(fabric):
+    learner = Learner(fabric, Small(), settings(frozen=("body",)))
+    expected = {"": True, "body": False, "body.0": False, "body.1": False, "body.2": False, "head": True}
+    assert modes(learner.model) == expected
+    with learner.evaluating() as model:
+        assert model is learner.model
+        assert not any(modes(model).values())
+    assert modes(learner.model) == expected
+
+
+def test_a_failed_evaluation_leaves_the_model_in_training_mode(fabric):
+    learner = Learner(fabric, Small(), settings())
+    with pytest.raises(RuntimeError, match="out of memory"), learner.evaluating():
+        raise RuntimeError("out of memory")
+    assert all(modes(learner.model).values())
+
+
+def test_the_averaged_model_is_evaluated_and_the_trained_one_stays_in_its_mode(fabric):
+    learner = Learner(fabric, Small(), settings(ema=Ema(decay=0.5, ramp=1e-9)))  # no ramp: the decay is 0.5 at once
+    before = learner.model.head.weight.clone()
+    trained_step(learner)
+    with learner.evaluating() as model:
+        assert model is not learner.model
+        assert not any(modes(model).values())
+        assert all(modes(learner.model).values())
+        torch.testing.assert_close(model.head.weight, (before + learner.model.head.weight) / 2)
+    assert not torch.equal(before, learner.model.head.weight)
+
+
+def test_channels_last_is_the_layout_of_weights_and_images_but_not_of_other_inputs(fabric):
+    images, targets = torch.randn(2, 3, 5, 5), torch.tensor([0, 1])
+    plain, other = Learner(fabric, Small(), settings()), Learner(fabric, Small(), settings(channels_last=True))
+    weights = [learner.model.body[0].weight for learner in (plain, other)]
+    assert [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights] == [False, True]
+    assert other.to_device((images, targets))[0].is_contiguous(memory_format=torch.channels_last)
+    assert plain.to_device((images, targets))[0] is images
+    assert other.to_device((images, targets))[1] is targets
+    lists = [torch.randn(3, 5, 5)]  # images of several sizes
+    assert other.to_device((lists, targets))[0] is lists
+
+
+def test_the_rate_of_a_step_is_the_base_rate_times_the_factor(fabric):
+    learner = Learner(fabric, Small(), settings(optimizer=SGD(0.5)))
+    trained_step(learner, lr_factor=0.1)
+    assert learner.lr == pytest.approx(0.05)
+    assert all(parameter.grad is None for parameter in learner.model.parameters())
+
+
+def test_the_norm_of_the_gradient_is_known_only_where_it_is_clipped(fabric):
+    plain, clipped = (Learner(fabric, Small(), settings(max_grad_norm=norm)) for norm in (None, 1e-3))
+    for learner in (plain, clipped):
+        trained_step(learner)
+    assert plain.grad_norm is None
+    assert clipped.grad_norm > 1e-3  # before it was clipped
+
+
+def test_a_parameter_that_is_not_finite_is_named(fabric):
+    learner = Learner(fabric, Small(), settings())
+    assert learner.broken_parameter() is None
+    learner.model.head.bias.data[1] = torch.inf
+    assert learner.broken_parameter() == "head.bias"
+
+
+def test_a_learner_with_the_state_of_another_takes_the_same_step(fabric):
+    options = settings(ema=Ema(), optimizer=SGD(0.1, momentum=0.9))
+    first, second = Learner(fabric, Small(), options), Learner(fabric, Small(), options)
+    trained_step(first)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))  # as from a file: nothing is shared
+    for learner in (first, second):
+        torch.manual_seed(3)
+        trained_step(learner)
+    torch.testing.assert_close(second.model.state_dict(), first.model.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(second.average.state_dict(), first.average.state_dict(), rtol=0, atol=0)
+
+
+def test_averaging_that_begins_at_a_resumption_starts_from_the_weights(fabric):
+    first, second = Learner(fabric, Small(), settings()), Learner(fabric, Small(), settings(ema=Ema()))
+    trained_step(first)
+    second.load_state_dict(first.state_dict())
+    assert second.average.updates == 0
+    torch.testing.assert_close(second.average.model.state_dict(), first.model.state_dict(), rtol=0, atol=0)
+
+
+def test_the_state_of_another_model_is_refused_in_one_line(fabric):
+    state = Learner(fabric, Small(), settings()).state_dict()
+    other = nn.Sequential(nn.Linear(2, 2))
+    with pytest.raises(
+        EngineError, match=r"^the checkpoint is that of another model or optimiser: .*head.weight"
+    ) as caught:
+        Learner(fabric, other, settings()).load_state_dict(state)
+    assert "\n" not in str(caught.value)
+
+
+def test_losses_are_summed_and_anything_but_a_dictionary_of_them_is_refused():
+    assert sum_of({"classes": torch.tensor(1.5), "boxes": torch.tensor(2.0)}).item() == 3.5
+    for wrong in ({}, [torch.tensor(1.0)], torch.tensor(1.0)):
+        with pytest.raises(TypeError, match=f"must give a dictionary of losses, got {type(wrong).__name__}"):
+            sum_of(wrong)
+
+
+def test_one_process_has_no_one_to_exchange_gradients_with(fabric):
+    learner = Learner(fabric, Small(), settings())
+    assert all(isinstance(learner.gradient_exchange(is_last), nullcontext) for is_last in (False, True))
+
+
+def exchange_gradients(rank, port):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    learner = Learner(launch(accelerator="cpu"), nn.Linear(1, 1, bias=False), settings())
+    own = torch.tensor([[rank + 1.0]])  # the gradient of the weight on this rank
+    for is_last, expected in [(False, rank + 1.0), (True, (2 * 1 + 2 * 2) / 2)]:
+        with learner.gradient_exchange(is_last):
+            learner.fabric.backward(learner.wrapped(own).sum())
+        assert learner.model.weight.grad.item() == expected
+    dist.destroy_process_group()
+
+
+def test_two_ranks_exchange_gradients_with_the_last_micro_batch_alone():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [CONTEXT.Process(target=exchange_gradients, args=(rank, port)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
