@@ -150,8 +150,10 @@ def test_a_classifier_has_the_columns_and_the_prior_of_its_method(name):
     assert model.roi_heads.divide_by_rois == method.divide_by_rois
 
 
-def test_rois_and_proposals_are_as_many_as_set():
-    model = small_rcnn(rois=RoISampler(32, positive_fraction=0.5), num_proposals=20)
+def test_rois_proposals_and_anchors_are_as_set():
+    model = small_rcnn(rois=RoISampler(32, positive_fraction=0.5), num_proposals=20, anchor_scale=4, sampling_ratio=1)
     assert model.roi_heads.sampler == RoISampler(32, positive_fraction=0.5)
-    proposals = model.eval()(torch.zeros(1, 3, 64, 64, dtype=torch.uint8))
-    assert len(proposals[0]["scores"]) <= 20 * 4
+    assert model.rpn.anchor_generator.sizes == ((32,), (64,), (128,))  # four strides
+    assert model.roi_heads.box_roi_pool.sampling_ratio == 1
+    assert model.rpn.post_nms_top_n() == 20
+    assert model.eval().rpn.post_nms_top_n() == 20

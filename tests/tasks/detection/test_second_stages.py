@@ -77,7 +77,7 @@ def test_a_refused_first_stage_leaves_the_model_as_it_was(stage, first):
     model = make_model(CE)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     three = CategoryCounts(np.array([3, 2, 1]), np.array([3, 2, 1]))
-    with pytest.raises(ValueError, match="first stage|both stages"):
+    with pytest.raises(ValueError, match=r"first stage|both stages"):
         stage.load(model, make_model(first, seed=1, counts=three).state_dict())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
