@@ -29,7 +29,7 @@ def softmax_eql() -> ClassificationRecipe:
 
 
 def bce() -> ClassificationRecipe:
-    """Binary cross-entropy."""
+    """Binary cross-entropy: a sigmoid for each category, all with the same weight."""
     return _glyphs("bce")
 
 

@@ -23,7 +23,7 @@ class CategoryCounts(NamedTuple):
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, the number of categories."""
         return len(self.images)
 
 

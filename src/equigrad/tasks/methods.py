@@ -112,7 +112,7 @@ class LinearClassifier:
     prior: float | None = None
 
     def __call__(self, num_features: int, num_logits: int) -> nn.Module:
-        """The layer."""
+        """The layer from features (N, num_features) to logits, before its first step."""
         return RoIClassifier(num_features, num_logits, prior=self.prior)
 
 
@@ -131,7 +131,7 @@ class CosineLayer:
     norm_offset: float = 0.0
 
     def __call__(self, num_features: int, num_logits: int) -> nn.Module:
-        """The layer."""
+        """The layer from features (N, num_features) to cosines times the temperature."""
         settings: dict[str, Any] = vars(self)
         return CosineClassifier(num_features, num_logits, **settings)
 

@@ -1,4 +1,4 @@
-"""Weights of finished runs."""
+"""Weights of finished runs, read into the model of their recipe."""
 
 from pathlib import Path
 from typing import TypeVar

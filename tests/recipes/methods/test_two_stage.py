@@ -9,17 +9,14 @@ from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
 from equigrad.recipes.methods import two_stage
 from equigrad.recipes.methods.two_stage import (
     BAGS,
-    BCE_OBJECTNESS,
     CE,
     NORCAL,
     SEESAW_COSINE,
-    SIGMOID_EQL,
     SOFTMAX_EQL_COSINE,
     gradient_blocking,
 )
 from equigrad.settings import override
 from equigrad.tasks.detection.detectors import RCNN
-from equigrad.tasks.detection.second_stages import NewClassifier, NewScales
 from equigrad.tasks.losses import CategoryCounts, GradientBlocking
 
 IMAGE_COUNTS, INSTANCE_COUNTS = [1, 8, 20, 300, 40], [1, 50, 60, 5000, 70]
@@ -78,33 +75,3 @@ def test_the_power_of_norcal_can_be_set():
     assert changed.scores.power == 0.2
     logits = torch.randn(7, 6)
     assert not torch.equal(changed.scores.build(COUNTS)(logits), NORCAL.scores.build(COUNTS)(logits))
-
-
-def test_a_new_classifier_takes_the_rest_of_a_first_stage_with_another_loss():
-    first = make_model(SIGMOID_EQL, seed=1)
-    for method in (CE, BAGS):
-        model = make_model(method)
-        NewClassifier().load(model, first.state_dict())
-        NewClassifier().change(model)
-        assert torch.equal(model.roi_heads.box_head.fc6.weight, first.roi_heads.box_head.fc6.weight)
-        trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-        assert trained == {f"{CLASSIFIER}.weight", f"{CLASSIFIER}.bias"}
-
-
-@pytest.mark.parametrize(("first", "second"), [(CE, CE), (SIGMOID_EQL, BCE_OBJECTNESS)])
-def test_scales_start_where_the_first_stage_ended(first, second):
-    trained, model = make_model(first, seed=1), make_model(second)
-    NewScales().load(model, trained.state_dict())
-    NewScales().change(model)
-    assert [name for name, weight in model.named_parameters() if weight.requires_grad] == [f"{CLASSIFIER}.scale"]
-    images, targets = make_batch()
-    with torch.no_grad():
-        before, after = (each.eval()(images, targets)[0]["scores"] for each in (trained, model))
-    assert_close(after, before)
-
-
-@pytest.mark.parametrize(("first", "second"), [(SIGMOID_EQL, CE), (CE, BCE_OBJECTNESS)])
-def test_scales_refuse_the_classifier_of_another_loss(first, second):
-    model = make_model(second)
-    with pytest.raises(ValueError, match=r"both stages need the same loss: .* has no roi_heads.classification_loss"):
-        NewScales().load(model, make_model(first).state_dict())

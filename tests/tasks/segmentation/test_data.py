@@ -1,12 +1,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from equigrad.tasks.segmentation.data import Ade20k, CamVid, LabelFolders, training_pixels
-from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
 from equigrad.tasks.smoke_test.generated_scenes import generated_scenes, write_label_folders
 from shared_data import shared_folder
 
@@ -78,25 +76,6 @@ def test_missing_data_says_what_to_set(data, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=message):
         data.load()
-
-
-def test_glyph_scenes_are_long_tailed_and_the_same_for_the_same_seed():
-    train_set, test_set = GlyphScenes(num_glyphs=4, max_count=20, imbalance_factor=10, test_count=5).load()
-    pixels = training_pixels(train_set, 0)
-    assert pixels[0] > pixels[1] > pixels[-1] > 0  # background first
-    assert test_set.class_names[0] == "background"
-    again, _ = GlyphScenes(num_glyphs=4, max_count=20, imbalance_factor=10, test_count=5).load()
-    np.testing.assert_array_equal(again.data.read_labels(3), train_set.data.read_labels(3))
-    assert again.fingerprint() == train_set.fingerprint()
-    other, _ = GlyphScenes(num_glyphs=4, max_count=20, imbalance_factor=10, test_count=5, seed=1).load()
-    assert other.fingerprint() != train_set.fingerprint()
-
-
-def test_a_scene_that_is_not_there_is_named():
-    train_set, _ = GlyphScenes(num_glyphs=4, max_count=20, imbalance_factor=10, test_count=5).load()
-    with pytest.raises(FileNotFoundError, match=r"glyph scenes of train\[x\]: no such image"):
-        train_set.data.store.read("x")
-    assert train_set.data.store.size("x") is None
 
 
 @pytest.mark.shared_data

@@ -1,4 +1,4 @@
-"""Methods of one-stage detectors."""
+"""Methods of one-stage detectors by name: which loss classifies the anchors or locations."""
 
 from typing import Literal
 

@@ -17,7 +17,7 @@ _PRIOR = 0.01
 
 
 def pixel_method(name: PixelMethodName) -> Method:
-    """The method for pixels."""
+    """The method of classification, its sigmoids starting at a probability that suits pixels."""
     _, method = CLASSIFICATION_METHODS[name]
     return method if method.bias_prior is None else replace(method, bias_prior=_PRIOR)
 

@@ -1,4 +1,4 @@
-"""Methods of two-stage detectors."""
+"""Methods of two-stage detectors by name: the loss of the proposals, with the scores and the classifier it needs."""
 
 from dataclasses import replace
 from typing import Literal

@@ -37,7 +37,7 @@ class GlyphImages:
     seed: int = 0
 
     def load(self) -> tuple[ImageDataset, ImageDataset]:
-        """Draw both sets."""
+        """Draw the long-tailed training set and the balanced test set."""
         augment = transforms.small_train_transform(self.image_size, padding=2)
         return ImageDataset(_drawn(self, "train"), augment), ImageDataset(
             _drawn(self, "test"), self.evaluation_transform()
@@ -114,7 +114,7 @@ class PublishedImages:
     color_jitter: float = 0.4
 
     def load(self) -> tuple[ImageDataset, ImageDataset]:
-        """Read both sets."""
+        """Read the published training and test lists; FileNotFoundError says which files to place where."""
         read = partial(read_published, self.benchmark, self.root, lists=self.lists)
         augment = transforms.train_transform(self.size, color_jitter=self.color_jitter)
         return ImageDataset(read("train"), augment), ImageDataset(read("test"), self.evaluation_transform())

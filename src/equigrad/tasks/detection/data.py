@@ -73,7 +73,7 @@ class CocoFiles:
     benchmark: Benchmark | None = None
 
     def load(self, *, with_masks: bool) -> DetectionSets:
-        """Read both sets."""
+        """Read the annotations of both sets; without a test file a share of the training images is held out."""
         for field in ("train", "test", "images", "test_images"):
             path: Path | None = getattr(self, field)
             if path is not None and not path.exists():

@@ -43,7 +43,7 @@ class ShorterSide:
         return TransformedDataset(dataset, train_transform(short=self.short, long=self.long, flip=self.flip))
 
     def testing(self) -> DetectionTransform:
-        """One size."""
+        """Every test image is scaled to one shorter side and not mirrored."""
         return evaluation_transform(self.test_short, self.long)
 
     def collate(self) -> Collate:

@@ -40,7 +40,7 @@ class Ade20k:
     group_by: GroupBy = "index"
 
     def load(self) -> Sets:
-        """Read both sets."""
+        """Read training and validation images; the list, if there is one, chooses among the training images."""
         if not self.root.exists():
             raise FileNotFoundError(f"{self.root}: no such folder or archive; name that of ADE20K: --set data.root=…")
         if self.train_list is not None and not self.train_list.is_file():
@@ -92,7 +92,7 @@ class LabelFolders:
     group_by: GroupBy = "count"
 
     def load(self) -> Sets:
-        """Read both sets."""
+        """Read the folders; without test folders a share of the images is held out."""
         if (self.test_images is None) != (self.test_labels is None):
             raise ValueError("give both data.test_images and data.test_labels, or neither")
         if not self.names.is_file():
@@ -130,7 +130,7 @@ class CamVid:
     group_by: GroupBy = "count"
 
     def load(self) -> Sets:
-        """Read both sets."""
+        """Read the frames of both splits from the archive."""
         for name in ("classes.csv", "images_labels.zip"):
             if not (self.root / name).is_file():
                 raise FileNotFoundError(f"{self.root / name}: no such file; name the folder with --set data.root=…")

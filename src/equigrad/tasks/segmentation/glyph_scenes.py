@@ -46,7 +46,7 @@ class GlyphScenes:
     group_by: GroupBy = "count"
 
     def load(self) -> tuple[SegmentationDataset, SegmentationDataset]:
-        """Draw both sets."""
+        """Draw the scenes and label maps of the training and the test set."""
         # No flips: a mirrored glyph is another character.
         augment = train_transform(self.image_size, base=None, scale=(0.8, 1.25), max_share=1.0, flip=False)
         train, test = _drawn(self, "train"), _drawn(self, "test")

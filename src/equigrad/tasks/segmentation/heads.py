@@ -1,4 +1,4 @@
-"""Segmentation heads as settings."""
+"""Segmentation heads as settings: each dataclass builds a head on the maps of an encoder."""
 
 from dataclasses import dataclass
 

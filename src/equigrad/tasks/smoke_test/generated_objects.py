@@ -62,7 +62,7 @@ def write_coco(root: Path) -> None:
 
 
 def write_own(root: Path) -> None:
-    """A user's files."""
+    """Annotation files of a user in COCO's format: a few categories and no rules of a benchmark."""
     counts = np.array(_OWN_COUNTS)
     _write_annotated(root, _categories([f"category {label}" for label in range(len(counts))]), counts, {})
 

@@ -69,7 +69,7 @@ def write_camvid(root: Path) -> None:
 
 
 def write_label_folders(root: Path) -> None:
-    """A user's folders."""
+    """A folder of images, one of label maps with the same names, and a file of category names."""
     for number in range(_NUM_TRAIN + _NUM_TEST):
         image, labels = _scene(number, range(_NUM_OWN))
         _write(root / "images" / f"{number}.jpg", _encoded(image, "JPEG"))

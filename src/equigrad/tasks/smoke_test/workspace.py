@@ -158,7 +158,7 @@ def describe_schedule(training: TrainSettings, num_samples: int | None = None) -
 
 
 def _train(recipe: Recipe, folder: Path) -> None:
-    """Train without a word."""
+    """Train without printing anything."""
     command = ["equigrad", "recipes", "--check"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         result = task_of(recipe).train(recipe, folder, resume=False, source={}, command=command)
