@@ -13,7 +13,7 @@ from equigrad.cli import main
 PACKAGE = Path(__file__).parents[1] / "src" / "equigrad"
 
 # What the modules of a part may import of the package, besides itself. A name stands for all below it.
-BASE = {"files", "labels", "lazy", "run_files", "settings"}
+BASE = {"errors", "files", "labels", "lazy", "run_files", "settings"}
 ALLOWED = {
     **{part: set() for part in BASE},
     "statistics": set(),
@@ -25,7 +25,7 @@ ALLOWED = {
     "models": {"labels", "lazy", "statistics"},
     "data": {"files", "labels", "lazy"},
     "evaluation": {"files", "labels", "lazy", "data.frequency"},
-    "engine": {"files", "run_files", "settings", "statistics"},
+    "engine": {"errors", "files", "run_files", "settings", "statistics"},
     "analysis": {"files", "lazy", "run_files", "data.frequency"},
     "integrations": {"losses", "statistics", "models.scores"},
     "tasks": {
@@ -52,7 +52,7 @@ ALLOWED = {
         "files",
         "settings",
     },
-    "cli": {"commands"},
+    "cli": {"commands", "errors"},
     "__main__": {"cli"},
 }
 # `import equigrad`, as `equigrad.SoftmaxEqualizationLoss`, means the losses and what they come with.

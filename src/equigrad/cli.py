@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from equigrad.commands import data, demo, evaluate, predict, recipes, report, train
 from equigrad.commands.exit_codes import FAILED
+from equigrad.errors import one_line
 
 _TRAIN_EXTRA = [
     "lightning",
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:  # EngineError is a ValueError
-        print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"equigrad: {one_line(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("equigrad: interrupted", file=sys.stderr)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from equigrad.errors import one_line
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -68,7 +70,7 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         try:
             image = FolderStore(file.parent).read(file.name)
         except OSError as error:
-            print(f"equigrad: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+            print(f"equigrad: {one_line(error)}", file=sys.stderr, flush=True)
             num_failed += 1
             continue
         predicted = [predictor(image) for predictor in predictors]

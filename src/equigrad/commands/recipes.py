@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from equigrad.errors import one_line
+
 if TYPE_CHECKING:
     from equigrad.tasks.smoke_test.workspace import Workspace
 
@@ -94,5 +96,5 @@ def try_row(workspace: "Workspace", name: str, settings: Sequence[str]) -> Outco
         schedule = workspace.schedule(recipe)
         workspace.try_recipe(recipe)
     except Exception as failure:  # whatever it is, the next recipe has its turn
-        error = f"{type(failure).__name__}: {' '.join(str(failure).split())}"
+        error = f"{type(failure).__name__}: {one_line(failure)}"
     return Outcome(schedule, time.perf_counter() - start, error)

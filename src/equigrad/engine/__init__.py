@@ -3,11 +3,11 @@
 from equigrad.engine.checkpoint import latest_checkpoint, load_checkpoint, load_weights
 from equigrad.engine.distributed import launch
 from equigrad.engine.ema import Ema
-from equigrad.engine.errors import EngineError
 from equigrad.engine.optimizers import SGD, AdamW, ParameterRule
 from equigrad.engine.schedule import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.train import Training, TrainResult, train
+from equigrad.errors import EngineError
 
 __all__ = [
     "SGD",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equigrad.engine.errors import EngineError, one_line
+from equigrad.errors import EngineError, one_line
 from equigrad.files import atomic_write, remove_temporary_files
 from equigrad.run_files import CHECKPOINTS
 

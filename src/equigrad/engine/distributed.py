@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import torch.distributed as dist
 
-from equigrad.engine.errors import EngineError
 from equigrad.engine.random_state import seed_all
+from equigrad.errors import EngineError
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from equigrad.engine.ema import AveragedModel
-from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
 from equigrad.engine.settings import TrainSettings
+from equigrad.errors import EngineError, one_line
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

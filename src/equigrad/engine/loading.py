@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.random_state import mixed_seed, preserved, seed_cpu
+from equigrad.errors import EngineError, one_line
 
 OnError = Literal["stop", "skip"]
 Collate = Callable[[list[Any]], Any]

@@ -19,9 +19,9 @@ from typing import Any
 
 from torch import nn
 
-from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
+from equigrad.errors import EngineError, one_line
 from equigrad.files import atomic_write, write_atomically
 from equigrad.run_files import METRICS, RECIPE, TENSORBOARD
 from equigrad.settings import to_json

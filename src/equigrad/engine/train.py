@@ -28,7 +28,6 @@ from torch.utils.data import default_collate
 from equigrad.engine import random_state
 from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load_checkpoint, save_checkpoint
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
-from equigrad.engine.errors import EngineError, one_line
 from equigrad.engine.learner import Learner, sum_of
 from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
 from equigrad.engine.loss_monitor import LossMonitor
@@ -38,6 +37,7 @@ from equigrad.engine.run_log import RunLog, check_run_folder, default_command, w
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
 from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
+from equigrad.errors import EngineError, one_line
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -1,5 +1,5 @@
 from equigrad.engine import EngineError
-from equigrad.engine.errors import one_line
+from equigrad.errors import one_line
 
 
 def test_an_engine_error_is_caught_where_wrong_values_are():
