@@ -351,7 +351,8 @@ def test_an_unknown_form_of_alignment_is_refused(model):
 def test_alignment_weights_have_mean_one_and_favour_rare_categories(counts, power):
     weights = alignment_weights(torch.tensor(counts, dtype=torch.float64), power)
     assert_close(weights.mean(), float64(1.0))
-    assert (weights[torch.tensor(counts).argsort(descending=True)].diff() >= 0).all()
+    # Equal counts may differ in the last bit: a vectorised power rounds its last entries in another way.
+    assert (weights[torch.tensor(counts).argsort(descending=True)].diff() >= -1e-12).all()
 
 
 def test_alignment_weights_of_a_category_without_samples_are_those_of_the_rarest():
