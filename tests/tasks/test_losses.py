@@ -32,7 +32,16 @@ LOSSES = {
 }
 NEEDED = {losses.GradientBlocking: {"threshold": 10.0}, losses.WithObjectness: {"loss": losses.SigmoidEql()}}
 ONLY_HERE = {"two_way", "count_by"}  # choices among classes or counts, which the loss itself is not told
-NOT_SETTINGS = {"self", "reduction", "num_classes", "category_counts", "category_frequency", "base", "loss"}
+NOT_SETTINGS = {
+    "self",
+    "reduction",
+    "num_classes",
+    "category_counts",
+    "category_frequency",
+    "base",
+    "loss",
+    "ignore_index",
+}
 
 
 def test_every_loss_that_a_method_may_have_is_compared_here():

@@ -92,7 +92,7 @@ def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> Named
     content = read_recipe(folder)
     if content.get("recipe") != name:
         raise EngineError(f"{folder} is a run of {content.get('recipe')}, which cannot go on as {name}")
-    stored, arguments = recipe_of_run(folder), content.get("arguments", {})
+    stored, arguments = _trained_recipe(folder, name), content.get("arguments", {})
     given, fields = _split(recipe_function(name), assignments)
     trained_with = {**_defaults(name), **arguments}
     for argument, value in given.items():
@@ -104,6 +104,16 @@ def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> Named
         if not is_path and not any(path == allowed or path.startswith(f"{allowed}.") for allowed in MAY_CHANGE):
             raise EngineError(f"{folder} was trained with {path}={old}, which cannot change to {new} when it goes on")
     return NamedRecipe(name, [*content.get("set", []), *assignments], arguments, recipe)
+
+
+def _trained_recipe(folder: Path, name: str) -> Recipe:
+    """The recipe of a run; where it has parts of the user's own module, by the function that the user names again."""
+    try:
+        return recipe_of_run(folder)
+    except EngineError:
+        if name.partition(":")[0] in MODULES:
+            raise
+        return load_recipe(name, [str(assignment) for assignment in read_recipe(folder).get("set", [])]).recipe
 
 
 def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = None) -> Recipe:

@@ -61,12 +61,14 @@ class SoftmaxEql:
         prior_floor: the least gradient in the margin.
         indicator: what the margin is made of.
         half_life: updates after which a gradient counts half; None never forgets.
+        label_smoothing: share of a label that is spread over all categories.
     """
 
     prior_power: float = 1.0
     prior_floor: float = 1e-4
     indicator: Literal["positive", "negative", "ratio"] = "positive"
     half_life: float | None = None
+    label_smoothing: float = 0.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
         """The loss for a training set."""
