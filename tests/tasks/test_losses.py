@@ -87,7 +87,7 @@ def test_values_reach_the_loss():
 def test_counts_of_images_or_of_objects_reach_the_loss():
     blocked = [losses.GradientBlocking(20.0, count_by=kind).build(COUNTS).kept for kind in ("images", "instances")]
     assert [kept.tolist() for kept in blocked] == [[1, 0, 0], [1, 1, 0]]
-    weights = losses.AlignedCrossEntropy(power=2.0).build(COUNTS).category_weights
+    weights = losses.AlignedCrossEntropy(power=2.0).build(COUNTS).weight
     assert torch.equal(weights.argsort(), torch.tensor([0, 1, 2]))
 
 
