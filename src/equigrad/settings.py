@@ -8,6 +8,7 @@ names are ever built, so that a file cannot make anything else happen.
 import dataclasses
 import difflib
 import inspect
+import itertools
 import re
 import types
 import typing
@@ -67,10 +68,15 @@ def from_json(kind: Any, content: Any, path: str = "") -> Any:
     raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {shown}")
 
 
-def override(settings: Settings, assignments: Iterable[str]) -> Settings:
+def override(settings: Settings, assignments: Iterable[str], *, more_names: Iterable[str] = ()) -> Settings:
     """The settings with all of `path.to.field=value` applied at once; of two for the same field, the later wins.
 
     At once, because a dataclass may refuse one of two fields that belong together.
+
+    Args:
+        settings: to change.
+        assignments: what to change.
+        more_names: what could be set elsewhere, to be named as well when a wrong name is near.
 
     Raises:
         ValueError: for an unknown field, with the nearest known one, or a value that does not fit, with what would.
@@ -81,7 +87,8 @@ def override(settings: Settings, assignments: Iterable[str]) -> Settings:
         if not separator or not path:
             raise ValueError(f"--set {assignment}: expected field=value")
         texts[path] = text
-    changed: Settings = _replace(settings, texts, "", settings)
+    known = itertools.chain(more_names, (setting.path for setting in list_settings(settings)))  # read on errors only
+    changed: Settings = _replace(settings, texts, "", known)
     return changed
 
 
@@ -143,14 +150,14 @@ def describe(kind: Any) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names nearest to a wrong one, as the end of a message."""
-    known = list(known)
+    known = list(dict.fromkeys(known))
     by_last_part = [path for path in known if path.rpartition(".")[2] == name.rpartition(".")[2]]
     found = by_last_part or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 
-def _replace(settings: Any, texts: Mapping[str, str], place: str, root: Any) -> Any:
-    """The settings at a place below the root, with texts by path from there on."""
+def _replace(settings: Any, texts: Mapping[str, str], place: str, known: Iterable[str]) -> Any:
+    """The settings at a place of the tree, with texts by path from there on; `known` are all names there are."""
     if not texts:
         return settings
     if not _is_settings(type(settings)):
@@ -160,12 +167,12 @@ def _replace(settings: Any, texts: Mapping[str, str], place: str, root: Any) -> 
     for name in dict.fromkeys(path.partition(".")[0] for path in texts):
         if name not in {field.name for field in dataclasses.fields(settings)}:
             path = next(path for path in texts if path.partition(".")[0] == name)
-            raise ValueError(f"--set {place}{path}: {_unknown(name, settings, f'{place}{path}', root)}")
+            raise ValueError(f"--set {place}{path}: {_no_field(name, settings)}{nearest(f'{place}{path}', known)}")
         value = getattr(settings, name)
         if name in texts:
             value = _assigned(value, texts[name], kinds[name], f"{place}{name}")
         below = {path.partition(".")[2]: text for path, text in texts.items() if path.startswith(f"{name}.")}
-        values[name] = _replace(value, below, f"{place}{name}.", root)
+        values[name] = _replace(value, below, f"{place}{name}.", known)
     try:
         return dataclasses.replace(settings, **values)
     except (TypeError, ValueError) as error:  # what the dataclass itself refuses
@@ -173,10 +180,10 @@ def _replace(settings: Any, texts: Mapping[str, str], place: str, root: Any) -> 
         raise ValueError(f"{given}: {error}") from error
 
 
-def _unknown(name: str, settings: Any, path: str, root: Any) -> str:
+def _no_field(name: str, settings: Any) -> str:
     fields = ", ".join(field.name for field in dataclasses.fields(settings))
     owner = f"{type(settings).__name__}, which has {fields}" if fields else type(settings).__name__
-    return f"no field {name!r} in {owner}{nearest(path, (setting.path for setting in list_settings(root)))}"
+    return f"no field {name!r} in {owner}"
 
 
 def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 
 from equigrad.engine import EngineError
 from equigrad.engine.run_log import read_recipe
-from equigrad.settings import differences, list_settings, nearest, override, parse_text, to_json
+from equigrad.settings import differences, nearest, override, parse_text, to_json
 from equigrad.tasks.run_folder import Recipe, recipe_of_run
 
 MODULES = (
@@ -80,11 +80,8 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
     recipe = function(**arguments)
     if not isinstance(recipe, Recipe):
         raise ValueError(f"recipe {name!r}: the function must return a recipe, got {type(recipe).__name__}")
-    try:
-        return NamedRecipe(name, assignments, arguments, override(recipe, fields))
-    except ValueError as error:
-        hint = "" if "did you mean" in str(error) else _hint(function, recipe, fields)
-        raise ValueError(f"{error}{hint}") from None
+    changed = override(recipe, fields, more_names=inspect.signature(function).parameters)
+    return NamedRecipe(name, assignments, arguments, changed)
 
 
 def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
@@ -185,10 +182,3 @@ def _split(function: Callable[..., Recipe], assignments: Sequence[str]) -> tuple
 
 def _defaults(name: str) -> dict[str, Any]:
     return {key: value.default for key, value in inspect.signature(recipe_function(name)).parameters.items()}
-
-
-def _hint(function: Callable[..., Recipe], recipe: Recipe, fields: Sequence[str]) -> str:
-    """The arguments of the function, where a wrong name is near one."""
-    known = {setting.path for setting in list_settings(recipe)}
-    wrong = [path for path in (field.partition("=")[0] for field in fields) if path not in known]
-    return "".join(nearest(path, inspect.signature(function).parameters) for path in wrong if "." not in path)
