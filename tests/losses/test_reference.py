@@ -179,6 +179,15 @@ def test_quality_of_each_entry_is_that_of_its_category():
     assert_close(reference.quality_focal(logits, targets, quality), expected)
 
 
+@pytest.mark.parametrize("focus", [0.0, 0.5, tensor(0.5, 2.0)])
+def test_the_quality_focal_loss_has_a_derivative_where_the_quality_is_met(focus):
+    logits = tensor(800.0, -800.0).view(1, 2).requires_grad_()  # p is 1 and 0, to the last bit
+    value = reference.quality_focal(logits, torch.tensor([0]), tensor(1.0), focus)
+    (gradient,) = torch.autograd.grad(value.sum(), logits)
+    assert_close(value, tensor(0.0))
+    assert_close(gradient, torch.zeros_like(logits))
+
+
 def test_every_formula_says_which_loss_it_is():
     formulas = [f for n, f in inspect.getmembers(reference, inspect.isfunction) if f.__module__ == reference.__name__]
     with_equation = [f.__name__ for f in formulas if "$" in f.__doc__]

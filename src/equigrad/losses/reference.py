@@ -55,7 +55,11 @@ def focal_costs(z: Tensor, y: Tensor, focus: PerCategory) -> Tensor:
 
 def quality_focal_costs(z: Tensor, target: Tensor, focus: PerCategory) -> Tensor:
     """Quality focal loss of each entry, |y' - p|^gamma BCE(p, y'), (N, ..., C)."""
-    return (target - z.sigmoid()).abs() ** focus * binary_costs(z, target)
+    distance = (target - z.sigmoid()).abs()
+    # For gamma < 1 the power has no derivative at 0: autograd gets that of a constant instead of NaN.
+    is_met = distance == 0
+    modulation = torch.where(is_met, 0.0**focus, distance.masked_fill(is_met, 1.0) ** focus)
+    return modulation * binary_costs(z, target)
 
 
 def sample_weights(y: Tensor, weight: PerCategory | None) -> PerCategory:
