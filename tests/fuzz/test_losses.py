@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
-
-import equigrad
 from tests.fuzz import losses, losses_cases
 from tests.fuzz.losses import LossCase, Outcome, check
+
+import equigrad
 
 
 def test_every_loss_equals_its_plain_formula_and_refuses_what_is_illegal():
