@@ -18,11 +18,11 @@ def quick_context() -> context.ForkServerContext:
     return multiprocessing.get_context("forkserver")
 
 
-def run_ranks(function, *arguments, world_size=2):
-    """Run `function(rank, *arguments)` in a process for each rank; fails unless all of them succeed."""
+def run_ranks(function, *arguments, world_size=2, timeout=120):
+    """Run `function(rank, *arguments)` in a process for each rank; fails unless all succeed within the seconds."""
     processes = [quick_context().Process(target=function, args=(rank, *arguments)) for rank in range(world_size)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(timeout)
     assert [process.exitcode for process in processes] == [0] * world_size

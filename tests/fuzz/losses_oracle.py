@@ -379,17 +379,17 @@ def expect(case: LossCase, criterion: Any, batch: Batch) -> Expected:
         gradient,
         recorded,
         entry * num_values + SLACK * torch.finfo(working).eps * result.detach().abs(),
-        case.upstream * entry + stored_rounding(case, batch.logits.dtype, gradient, min(divisors)),
+        case.upstream * entry + stored_rounding(case, batch.logits.dtype, gradient, parts, min(divisors)),
         rounding * parts[0].gain / divisors[0] * max(1, total.numel()),
     )
 
 
-def stored_rounding(case: LossCase, dtype: torch.dtype, gradient: Tensor, divisor: float) -> Tensor:
+def stored_rounding(case: LossCase, dtype: torch.dtype, gradient: Tensor, parts: list[Term], divisor: float) -> Tensor:
     """A gradient in half precision is rounded twice: undivided, and after the upstream factor."""
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
-    if case.wrapper == "distillation":  # the parts of labels and teacher are added in that precision, and may cancel
-        smallest += info.eps * (1 + case.wrapper_options.get("temperature", 3.0))
+    if case.wrapper == "distillation" or case.loss == "LADELoss":  # two parts are added as stored, and may cancel
+        smallest += info.eps * sum(part.factor * part.gain for part in parts)
     return 2 * info.eps * gradient.abs() + smallest * (1 + case.upstream / divisor)
 
 

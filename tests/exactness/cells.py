@@ -1,0 +1,49 @@
+"""The cells of the matrix: each a short training, in one of the ways people train."""
+
+import itertools
+from dataclasses import dataclass
+
+MECHANISMS = ("DDP", "FSDP2", "torch.compile", "activation checkpointing")
+PRECISIONS = ("fp32", "bf16", "fp16")
+RANKS = (1, 2, 4)
+ACCUMULATE = (1, 2, 4)
+CONTINUATIONS = ("plain", "resumed", "resumed on other ranks")
+LOSSES = (
+    *("SigmoidEqualizationLoss", "SoftmaxEqualizationLoss", "EqualizedFocalLoss"),
+    *("EqualizedQualityFocalLoss", "FocalEqualizationLoss", "SeesawLoss"),
+)
+OTHER_RANKS = {1: 2, 2: 4, 4: 1}
+"""With how many ranks a training goes on that is resumed on another number."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of the matrix."""
+
+    mechanism: str
+    precision: str
+    ranks: int
+    accumulate: int
+    continuation: str
+    loss: str
+
+    @property
+    def last_ranks(self) -> int:
+        """With how many ranks it ends."""
+        return OTHER_RANKS[self.ranks] if self.continuation == "resumed on other ranks" else self.ranks
+
+
+def all_cells() -> list[Cell]:
+    """Every combination."""
+    axes = (MECHANISMS, PRECISIONS, RANKS, ACCUMULATE, CONTINUATIONS, LOSSES)
+    return [Cell(*values) for values in itertools.product(*axes)]
+
+
+def some_cells() -> list[Cell]:
+    """Every pair of a mechanism, a precision, a number of ranks and of micro-batches, with a loss in turn."""
+    cells = all_cells()
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.mechanism, cell.precision, cell.ranks, cell.accumulate), []).append(cell)
+    # 18 cells of 6 losses each: 7 is prime to that, so that losses and continuations come in turn.
+    return [group[7 * number % len(group)] for number, group in enumerate(groups.values())]
