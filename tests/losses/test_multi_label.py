@@ -7,7 +7,6 @@ import pickle
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -30,6 +29,7 @@ from equigrad import (
 )
 from equigrad.losses import reference
 from losses.gradients import gradient_sums, one_hot, rows
+from quick_processes import run_ranks
 
 COUNTS = [100, 40, 8, 1]
 FREQUENCY = [0.5, 0.1, 0.01, 0.001]
@@ -353,7 +353,7 @@ def federated_rank(rank, folder):
 
 
 def test_two_ranks_sample_the_categories_one_rank_would(tmp_path):
-    mp.spawn(federated_rank, args=(str(tmp_path),), nprocs=2)
+    run_ranks(federated_rank, tmp_path)
     criterion = FederatedLoss([1] * 20, num_sampled=8)
     alone = criterion.sample_categories(torch.zeros(5, 20), torch.tensor([3, 5, 9, 9, 11]))
     assert alone.sum() == 8
