@@ -1,12 +1,15 @@
 """Worker processes for tests that start fast: they are forked from one server that has imported torch already."""
 
 import multiprocessing
+import os
+import sys
 from multiprocessing import context, forkserver
 
 # Imported once by the server; a spawned process would import all of it again, which takes seconds.
 PRELOADED = [
     *("numpy", "PIL.Image", "pytest", "hypothesis", "torch", "torch.distributed", "torchvision.transforms.v2"),
-    *("pycocotools.cocoeval", "equigrad.data.detection.dataset", "equigrad.data.glyphs.files"),
+    *("lightning.fabric", "torch.utils.tensorboard", "pycocotools.cocoeval"),
+    *("equigrad.data.detection.dataset", "equigrad.data.glyphs.files", "equigrad.engine", "equigrad.sampling"),
     *("equigrad.evaluation.classification", "equigrad.evaluation.segmentation"),
     *("equigrad.evaluation.detection.evaluator", "equigrad.evaluation.detection.openimages"),
 ]
@@ -26,3 +29,41 @@ def run_ranks(function, *arguments, world_size=2, timeout=120):
     for process in processes:
         process.join(timeout)
     assert [process.exitcode for process in processes] == [0] * world_size
+
+
+def run_as_torchrun(function, *arguments, output, world_size=2):
+    """Run `function(*arguments)`, which returns its exit code, in a process for each rank, in torchrun's environment.
+
+    What the processes print is returned and goes to the file `output`.
+    """
+    from torch.distributed import TCPStore
+
+    # As torchrun does it, so that no rank needs a port that may be taken by then.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_RUN_ID": "test",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    try:
+        run_ranks(_torchrun_rank, environment, output, function, arguments, world_size=world_size)
+    except AssertionError as error:
+        raise AssertionError(output.read_text()) from error
+    return output.read_text()
+
+
+def _torchrun_rank(rank, environment, output, function, arguments):
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+    behave_as_a_program(output)
+    sys.exit(function(*arguments))
+
+
+def behave_as_a_program(output):
+    """Append what this process and its children print to a file, and fork children as an ordinary process does."""
+    multiprocessing.set_start_method("fork", force=True)  # the default, which a child of a fork server does not have
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)

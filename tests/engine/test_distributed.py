@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.toy import Options, finish
+from engine.toy import Options, finish, run
 from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
+from quick_processes import run_as_torchrun
 
 TOY = Path(__file__).parent / "toy.py"
 
@@ -43,7 +44,8 @@ def test_two_processes_train_what_one_trains_on_the_joined_batch_and_may_take_ov
     # Two processes go on with what one began.
     shutil.copytree(tmp_path / "alone", tmp_path / "handed over")
     assert finish(replace(alone, resume=True, epochs=3), tmp_path / "output.txt") == 0
-    shown = torchrun(tmp_path / "handed over", "--resume", "--epochs", "3")
+    taking_over = replace(alone, folder=tmp_path / "handed over", resume=True, epochs=3)
+    shown = run_as_torchrun(run, taking_over, output=tmp_path / "taking over.txt")
     assert shown.count("resuming at step 12 of 18") == 1
     expected, actual = final(tmp_path / "alone"), final(tmp_path / "handed over")
     assert actual["step"] == 18

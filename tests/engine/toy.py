@@ -5,7 +5,6 @@ Tests run it in this process, in a child that can be killed, or as a script unde
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -24,9 +23,6 @@ from equigrad.engine import SGD, Cosine, Ema, EngineError, Schedule, TrainSettin
 from equigrad.sampling import RepeatFactorSampler
 
 NUM_SAMPLES, NUM_FEATURES, NUM_CLASSES = 64, 6, 5
-CONTEXT = multiprocessing.get_context("forkserver")
-# Imported once for all children: they start in milliseconds instead of seconds.
-CONTEXT.set_forkserver_preload(["lightning.fabric", "torch.utils.tensorboard", "equigrad.engine", "equigrad.sampling"])
 
 
 def labels() -> list[int]:
@@ -125,7 +121,9 @@ def run(options: Options) -> int:
 
 def start(options: Options, output: Path) -> Any:
     """The training in a child process of its own group, which writes to a file."""
-    child = CONTEXT.Process(target=_run_in_child, args=(options, output))
+    from quick_processes import quick_context  # here, because torchrun starts this file without the tests' path
+
+    child = quick_context().Process(target=_run_in_child, args=(options, output))
     child.start()
     return child
 
@@ -139,11 +137,10 @@ def finish(options: Options, output: Path) -> int:
 
 
 def _run_in_child(options: Options, output: Path) -> None:
+    from quick_processes import behave_as_a_program
+
     os.setpgid(0, 0)
-    multiprocessing.set_start_method("fork", force=True)  # the default, which a child of a fork server does not have
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+    behave_as_a_program(output)
     sys.exit(run(options))
 
 

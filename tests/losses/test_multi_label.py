@@ -7,7 +7,6 @@ import pickle
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -30,6 +29,7 @@ from equigrad import (
 )
 from equigrad.losses import reference
 from losses.gradients import gradient_sums, one_hot, rows
+from quick_processes import run_ranks
 
 COUNTS = [100, 40, 8, 1]
 FREQUENCY = [0.5, 0.1, 0.01, 0.001]
@@ -353,7 +353,7 @@ def federated_rank(rank, folder):
 
 
 def test_two_ranks_sample_the_categories_one_rank_would(tmp_path):
-    mp.spawn(federated_rank, args=(str(tmp_path),), nprocs=2)
+    run_ranks(federated_rank, tmp_path)
     criterion = FederatedLoss([1] * 20, num_sampled=8)
     alone = criterion.sample_categories(torch.zeros(5, 20), torch.tensor([3, 5, 9, 9, 11]))
     assert alone.sum() == 8
@@ -544,3 +544,11 @@ def test_objectness_stands_beside_effective_margins():
     alone = EffectiveClassMarginLoss(COUNTS)(batch.logits, batch.labels)
     branch = BinaryCrossEntropyLoss()(objectness, batch.labels.clamp(max=0))
     assert_close(joined, alone + branch)
+
+
+@pytest.mark.parametrize("label", [0, 1, BACKGROUND])
+def test_ecm_of_large_half_precision_logits_is_finite(label):
+    criterion = EffectiveClassMarginLoss([10, 5, 2])
+    logits = torch.tensor([[-60000.0, 60000.0, 1.0]], dtype=torch.float16)
+    expected = criterion(logits.double(), torch.tensor([label]))
+    assert_close(criterion(logits, torch.tensor([label])).double(), expected, rtol=1e-5, atol=0)

@@ -7,7 +7,6 @@ import pickle
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -27,6 +26,7 @@ from equigrad import (
     effective_number_weights,
 )
 from equigrad.losses import reference
+from quick_processes import run_ranks
 
 COUNTS = [100, 40, 8, 1]
 FLOAT32_EPS = torch.finfo(torch.float32).eps
@@ -552,7 +552,7 @@ def seesaw_rank(rank, folder):
 
 
 def test_two_ranks_count_as_one_on_the_joined_batch(tmp_path):
-    mp.spawn(seesaw_rank, args=(str(tmp_path),), nprocs=2)
+    run_ranks(seesaw_rank, tmp_path)
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     alone = seesaw_on(lambda step: slice(None))
     assert_close(first[:, 1:], alone[:, 1:], rtol=0, atol=0)

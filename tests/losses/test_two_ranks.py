@@ -1,16 +1,11 @@
 """Two real processes hold what one process would hold on the joined batch."""
 
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.testing import assert_close
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # spawned processes have no pytest path
 
 from conftest import GOLDEN
 from equigrad import (
@@ -25,6 +20,7 @@ from equigrad import (
     one_batch,
 )
 from equigrad.losses import functional
+from quick_processes import run_ranks
 
 CASES = {
     "sigmoid_mean": (SigmoidEqualizationLoss, {}, False),
@@ -155,7 +151,7 @@ def rank_main(rank, folder):
 def ranks(tmp_path_factory):
     """What each of two gloo processes found."""
     folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(rank_main, args=(str(folder),), nprocs=2)
+    run_ranks(rank_main, folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import assume, given, settings, strategies as st
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
@@ -18,6 +17,7 @@ from equigrad.sampling import (
     RepeatFactorSampler,
     ShuffledSampler,
 )
+from quick_processes import run_ranks
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "repeat_factor.json").read_text())
 
@@ -192,7 +192,7 @@ class TestRanks:
         assert union == order[: len(order) // num_replicas * num_replicas]
 
     def test_are_found_in_torch_distributed(self, tmp_path):
-        mp.spawn(_run_rank, args=(2, str(tmp_path)), nprocs=2)
+        run_ranks(_run_rank, 2, tmp_path)
         results = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
         sampler = RepeatFactorSampler(GOLDEN["image_categories"], threshold=0.2, rounding="stochastic")
         for epoch in range(2):

@@ -1,9 +1,8 @@
 """A run folder is enough to rebuild, evaluate and go on with a run, and nothing in it is executed."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -11,7 +10,9 @@ from equigrad.cli import main
 from equigrad.engine import EngineError
 from equigrad.recipes import tiny
 from equigrad.tasks.backbones import SmallConv
+from equigrad.tasks.classification import run as classification
 from equigrad.tasks.run_folder import recipe_of_run, task_of
+from quick_processes import quick_context
 
 SETTINGS = [
     *("data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"),
@@ -79,19 +80,17 @@ def test_a_function_that_a_run_folder_names_is_not_called(run, tmp_path):
     assert not victim.exists()
 
 
+def train_until_killed(words):
+    classification.evaluate_model = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+    main(words)
+
+
 def test_a_kill_during_an_evaluation_loses_no_step(run, tmp_path, capfd):
     folder = tmp_path / "run"
-    code = (
-        "import os, signal, sys\n"
-        "from equigrad.cli import main\n"
-        "from equigrad.tasks.classification import run\n"
-        "run.evaluate_model = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "main(sys.argv[1:])\n"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", code, *WORDS, "--run", str(folder)], capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL
+    killed = quick_context().Process(target=train_until_killed, args=([*WORDS, "--run", str(folder)],))
+    killed.start()
+    killed.join(120)
+    assert killed.exitcode == -signal.SIGKILL
     assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     total = lines[-1]["step"]

@@ -150,6 +150,9 @@ class GroupedSoftmaxLoss(CategoryLoss):
             losses.append(loss)
         return torch.stack(losses).sum()
 
+    def num_counted(self, labels: Tensor) -> None:
+        """None: "mean" divides every group by its own samples."""
+
     def group_targets(self, logits: Tensor, labels: Tensor) -> list[Tensor]:
         """Column of every sample in each group, (N, ...) each; IGNORE where the group does not use the sample."""
         check_logits(logits)
@@ -173,7 +176,7 @@ class GroupedSoftmaxLoss(CategoryLoss):
     def _draw_others(self, target: Tensor) -> Tensor:
         num_own = (target > 0).sum()
         is_other = target == 0
-        if self.others_ratio is None or not (self.training and torch.is_grad_enabled()):
+        if self.others_ratio is None or not self.changes_state():
             return target.masked_fill(is_other & (num_own == 0), IGNORE)
         chance = self.uniform((target.numel(),), target.device).view(target.shape)
         # Others come first in random order; a sort, unlike a selection of a number only the device knows, never waits.

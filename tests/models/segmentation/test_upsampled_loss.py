@@ -67,7 +67,7 @@ def test_tiles_give_the_loss_the_gradient_and_the_statistics_of_the_whole(batche
         assert_close(result, expected, rtol=1e-12, atol=0)
         assert_close(tiled_gradient, gradient, rtol=1e-10, atol=1e-14)
         for name, value in whole.state_dict().items():
-            assert value.sum() > 0
+            assert value.sum() > 0 or name.endswith("skipped")
             assert_close(tiled.state_dict()[name], value, rtol=1e-12, atol=0)
 
 

@@ -2,11 +2,8 @@
 
 import json
 import math
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +23,7 @@ from equigrad.tasks.detection.run import build_model, build_sampler, evaluate, t
 from equigrad.tasks.detection.second_stages import NewClassifier
 from equigrad.tasks.run_folder import recipe_of_run
 from equigrad.tasks.smoke_test.generated_objects import write_openimages
+from quick_processes import run_as_torchrun
 from running import load, train
 from small_detection_data import TRAIN, data_settings, write_small_data
 
@@ -235,12 +233,9 @@ def test_two_processes_test_each_image_once_and_as_one_process_does(finished, se
     for file in RESULTS:
         (folder / file).unlink()
     # Nothing is left to train: the two test the same weights, 3 images and 2.
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "equigrad"]
-    line += ["train", KNOWN, "--folder", str(folder), "--resume"]
+    line = ["train", KNOWN, "--folder", str(folder), "--resume"]
     line += [word for setting in settings for word in ("--set", setting)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    run_as_torchrun(main, line, output=tmp_path / "output.txt")
     shards = sorted((folder / "predictions").glob("*.npz"))
     images = [np.load(shard)["image_ids"].tolist() for shard in shards]
     assert images == [[10, 12, 14], [11, 13]]

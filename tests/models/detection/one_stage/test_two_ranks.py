@@ -1,20 +1,15 @@
 """Two real processes that share a batch hold the statistics of one, and average to its losses."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.testing import assert_close
-
-sys.path.insert(0, str(Path(__file__).parents[3]))  # spawned processes have no pytest path
 
 from equigrad import EqualizedFocalLoss, SigmoidScores
 from equigrad.models.detection.one_stage.atss import improved_atss
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
+from quick_processes import run_ranks
 
 BUILDERS = {"improved_atss": improved_atss, "retinanet": retinanet}
 
@@ -46,7 +41,7 @@ def rank_main(rank, folder):
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(rank_main, args=(str(folder),), nprocs=2)
+    run_ranks(rank_main, folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
