@@ -353,10 +353,10 @@ def grouped_terms(loss: Any, labels: Tensor, z: Tensor) -> list[Term]:
     return found
 
 
-def expect(case: LossCase, criterion: Any, batch: Batch) -> Expected:
-    """What the coming call must do, given the state that the loss has now."""
+def expect(case: LossCase, criterion: Any, batch: Batch, logits: Tensor | None = None) -> Expected:
+    """What the coming call must do, given the state that the loss has now; `logits` take the place of the batch's."""
     loss = category_loss(criterion)
-    z = batch.logits.detach().double().requires_grad_()
+    z = (batch.logits if logits is None else logits).detach().double().requires_grad_()
     normalizer = None if batch.normalizer is None else float(torch.as_tensor(batch.normalizer).detach())
     parts = terms(case, criterion, batch, z)
     divisors = [
@@ -369,7 +369,7 @@ def expect(case: LossCase, criterion: Any, batch: Batch) -> Expected:
     if isinstance(loss, equigrad.EqualizationLoss) and case.mode == "train":
         recorded = recorded_sums(case, loss, batch, parts[0].values, divisors[0], z)
     working = torch.promote_types(batch.logits.dtype, torch.float32)
-    size = 1 + magnitude(z, batch.labels, case.ignore_index)
+    size = 1 + magnitude(batch.logits, batch.labels, case.ignore_index)
     rounding = SLACK * torch.finfo(working).eps * size
     entry = rounding * sum(p.factor * p.gain / divisor for p, divisor in zip(parts, divisors, strict=True))
     result = total if case.reduction == "none" else total.sum()
