@@ -1,6 +1,6 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 import torch
@@ -321,9 +321,9 @@ def test_a_block_inside_a_model_joins_the_block_around_it():
 def test_an_inner_block_that_fails_adds_nothing_to_the_block_around_it():
     statistics = GradientStatistics(1)
     with one_batch(statistics):
-        with pytest.raises(ZeroDivisionError), one_batch(statistics, joins=True):
+        with suppress(ValueError), one_batch(statistics, joins=True):
             statistics.update(torch.ones(1), torch.ones(1))
-            1 / 0  # noqa: B018
+            raise ValueError
         statistics.update(torch.ones(1), torch.ones(1))
     assert statistics.positive.item() == 1
 

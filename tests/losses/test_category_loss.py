@@ -188,7 +188,7 @@ def test_values_for_each_sample_are_refused_inside_a_checkpoint(name):
     case = CASES[name]
     batch, loss = case.batch(), case.build(reduction="none")
     values = checkpoint(lambda z: loss(2 * z, batch.labels, *batch.extra), batch.logits, use_reentrant=False)
-    with pytest.raises(RuntimeError, match="cannot be inside torch.utils.checkpoint"):
+    with pytest.raises(RuntimeError, match=r"cannot be inside torch\.utils\.checkpoint"):
         values.sum().backward()
 
 

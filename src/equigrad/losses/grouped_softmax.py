@@ -88,7 +88,8 @@ class GroupedSoftmaxLoss(CategoryLoss):
 
     "mean" divides each group by its used samples N_g, as published; "sum" does not divide, and `normalizer` divides the
     sum; "none" returns for each sample the sum over the groups that use it. Others are drawn in training only; in
-    evaluation all count.
+    evaluation all count. With several ranks each draws from its own samples and divides by what it drew, as published:
+    a draw over the joined batch would exchange all labels, and wait for them, in every step.
 
     Li, Wang, Kang, Tang, Wang, Li, Feng: Overcoming Classifier Imbalance for Long-Tail Object Detection with Balanced
     Group Softmax. CVPR 2020.
