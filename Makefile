@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test exactness benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -38,6 +38,10 @@ quick-pythons:
 
 test: lint
 	$(PYTEST) --durations=10
+
+# Ranks, micro-batches, precisions, wrappers and resumption against one process: measures the table of docs/exactness.md.
+exactness: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.exactness --table docs/exactness.md
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import torch
 from tests.exactness.cells import RANKS, Cell
 from tests.exactness.training import Outcome, train_cells, train_joined
+from tests.quick_processes import run_ranks
 from torch import Tensor
-
-from quick_processes import run_ranks
 
 
 class Deviation(NamedTuple):

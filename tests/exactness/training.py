@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
 from tests.exactness.cells import RANKS, Cell
 from torch import Tensor, nn
@@ -62,11 +63,12 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, normalizer: Tensor | None = None) -> Tensor:
         if self.checkpointed:
-            logits = checkpoint(self.layers, batch.features, use_reentrant=False)
-        else:
-            logits = self.layers(batch.features)
+            return checkpoint(self.loss, batch, normalizer, use_reentrant=False)
+        return self.loss(batch, normalizer)
+
+    def loss(self, batch: Batch, normalizer: Tensor | None) -> Tensor:
         extra = [batch.quality] if isinstance(self.criterion, equigrad.EqualizedQualityFocalLoss) else []
-        return self.criterion(logits, batch.labels, *extra, normalizer=normalizer)
+        return self.criterion(self.layers(batch.features), batch.labels, *extra, normalizer=normalizer)
 
 
 class Outcome(NamedTuple):
@@ -92,9 +94,11 @@ def make_optimizer(learner: nn.Module) -> torch.optim.Optimizer:
 
 
 def statistics_of(learner: Learner) -> Tensor:
-    state = learner.criterion.state_dict()
-    names = ["category_counts"] if "category_counts" in state else ["statistics.positive", "statistics.negative"]
-    return torch.stack([state[name] for name in names])
+    if isinstance(learner.criterion, equigrad.SeesawLoss):
+        return learner.criterion.category_counts.clone().unsqueeze(0)
+    statistics = learner.criterion.statistics
+    assert statistics.skipped == 0
+    return torch.stack([statistics.positive, statistics.negative])
 
 
 class Training:
@@ -179,8 +183,12 @@ def wrap(learner: Learner, mechanism: str) -> Any:
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         fully_shard(learner.layers[0], mesh=mesh)
         return fully_shard(learner, mesh=mesh)
-    model = torch.compile(learner, dynamic=True) if mechanism == "torch.compile" else learner
-    return DistributedDataParallel(model)
+    if mechanism == "torch.compile":
+        # Every loss and precision is compiled once, too many for the limit above which a model runs as it is.
+        torch._dynamo.config.recompile_limit = 100
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        return DistributedDataParallel(torch.compile(learner, backend="aot_eager", dynamic=True))
+    return DistributedDataParallel(learner)
 
 
 def interruption_of(cell: Cell) -> int:

@@ -40,6 +40,7 @@ class Expected:
     loss_tolerance: Tensor
     gradient_tolerance: Tensor
     recorded_tolerance: float
+    gradient_as_stored: Tensor  # before it is divided, which half precision may be too small for
 
 
 class Inputs(NamedTuple):
@@ -381,6 +382,7 @@ def expect(case: LossCase, criterion: Any, batch: Batch, logits: Tensor | None =
         entry * num_values + SLACK * torch.finfo(working).eps * result.detach().abs(),
         case.upstream * entry + stored_rounding(case, batch.logits.dtype, gradient, parts, min(divisors)),
         rounding * parts[0].gain / divisors[0] * max(1, total.numel()),
+        gradient * max(1.0, max(divisors) / case.upstream),
     )
 
 

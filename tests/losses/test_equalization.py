@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+import equigrad
 from equigrad import (
     BACKGROUND,
     IGNORE,
@@ -440,6 +441,14 @@ def test_multi_label_targets_other_than_0_and_1_are_refused():
 def test_a_bad_quality_is_named(quality, message):
     with pytest.raises(ValueError, match=message):
         EqualizedQualityFocalLoss(3)(LOGITS, torch.tensor([0, 1]), quality)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("loss", [EqualizedQualityFocalLoss(3), equigrad.QualityFocalLoss()])
+def test_a_quality_loss_without_a_quality_is_refused(loss, reduction):
+    loss.reduction = reduction
+    with pytest.raises(TypeError, match="quality must be a Tensor, got NoneType"):
+        loss(LOGITS, torch.tensor([0, 1]), None)
 
 
 @pytest.mark.parametrize("arguments", [([[0.0]], torch.tensor([0])), (torch.zeros(1, 3), [0])])

@@ -14,7 +14,7 @@ from equigrad.losses import functional, mappings, reference
 from equigrad.losses.blockwise import GradientSums
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.compilation import disable_compile
-from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number
+from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number, require_quality
 from equigrad.statistics import GradientStatistics
 
 Indicator = Literal["positive", "negative", "ratio"]
@@ -284,6 +284,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
+        require_quality(quality)
         focus, weight = self.category_weights()
         loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
             logits, labels, weight, weight, focus=focus, quality=quality, **self.options(normalizer)

@@ -165,10 +165,15 @@ def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
         raise ValueError(f"labels must be class indices, soft labels are not defined here: {reason}")
 
 
-def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
-    """Refuse a quality that is not floating, in [0, 1], one number a sample (or an entry of multi-label targets)."""
+def require_quality(quality: Tensor) -> None:
+    """Refuse None and other things without values, where `functional` would take None for the plain focal loss."""
     if not isinstance(quality, Tensor):
         raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
+
+
+def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
+    """Refuse a quality that is not floating, in [0, 1], one number a sample (or an entry of multi-label targets)."""
+    require_quality(quality)
     samples = (logits.shape[0], *logits.shape[2:])
     shapes = [samples, tuple(logits.shape)] if labels.shape == logits.shape else [samples]
     if tuple(quality.shape) not in shapes or not quality.is_floating_point():

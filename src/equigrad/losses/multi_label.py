@@ -20,6 +20,7 @@ from equigrad.losses.inputs import (
     check_number,
     has_target_matrix,
     per_category,
+    require_quality,
 )
 from equigrad.losses.seeded_uniform import SeededUniform
 from equigrad.statistics import sum_over_ranks
@@ -133,6 +134,7 @@ class QualityFocalLoss(CategoryLoss):
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
+        require_quality(quality)
         loss, _ = disable_compile(functional.binary_cross_entropy)(
             logits, labels, focus=self.focus, quality=quality, **self.options(normalizer)
         )
