@@ -1,8 +1,19 @@
+import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad import EqualizedFocalLoss, GradientStatistics, SigmoidEqualizationLoss, SoftmaxEqualizationLoss, one_batch
+from equigrad import (
+    BalancedSoftmaxLoss,
+    EqualizedFocalLoss,
+    GradientStatistics,
+    SigmoidEqualizationLoss,
+    SoftmaxEqualizationLoss,
+    one_batch,
+)
 
 
 def test_starts_with_an_infinite_ratio():
@@ -172,3 +183,175 @@ def test_an_error_within_one_batch_leaves_the_statistics_as_they_were():
     assert loss.statistics.positive.sum() == 0
     loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
     assert loss.statistics.positive.sum() > 0
+
+
+# ---- batches that are not finite
+
+
+@pytest.mark.parametrize("value", [torch.inf, torch.nan])
+@pytest.mark.parametrize("half_life", [None, 2.0])
+def test_a_batch_that_is_not_finite_is_left_out_and_counted(value, half_life):
+    statistics, untouched = GradientStatistics(2, half_life), GradientStatistics(2, half_life)
+    for either in (statistics, untouched):
+        either.update(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), 2.0)
+    statistics.update(torch.tensor([1.0, value]), torch.ones(2), 2.0)
+    statistics.update(torch.ones(2), torch.tensor([value, 0.0]))
+    assert statistics.skipped == 2
+    assert untouched.skipped == 0
+    for either in (statistics, untouched):  # and later batches go on as if it had not been
+        either.update(torch.ones(2), torch.ones(2))
+    assert torch.equal(statistics.positive, untouched.positive)
+    assert torch.equal(statistics.negative, untouched.negative)
+
+
+def test_the_sums_stay_finite_whatever_comes():
+    statistics = GradientStatistics(1)
+    for _ in range(3):
+        statistics.update(torch.tensor([1e308], dtype=torch.float64), torch.zeros(1))
+    assert statistics.positive.item() == 1e308
+    assert statistics.skipped == 2
+
+
+def test_a_call_that_is_not_finite_leaves_out_the_whole_batch_it_is_part_of():
+    statistics = GradientStatistics(1)
+    with one_batch(statistics):
+        statistics.update(torch.ones(1), torch.ones(1))
+        statistics.update(torch.full((1,), torch.nan), torch.ones(1))
+    assert statistics.positive.item() == statistics.negative.item() == 0
+    assert statistics.skipped == 1
+
+
+@pytest.mark.parametrize("logit", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("loss_class", [SigmoidEqualizationLoss, SoftmaxEqualizationLoss, EqualizedFocalLoss])
+def test_training_goes_on_as_before_after_a_logit_that_is_not_finite(loss_class, logit):
+    torch.manual_seed(0)
+    broken, healthy = loss_class(4), loss_class(4)
+    logits, labels = torch.randn(6, 4, requires_grad=True), torch.tensor([0, 0, 0, 1, 2, 3])
+    for loss in (broken, healthy):
+        loss(logits, labels)
+    with torch.no_grad():
+        bad = logits.clone()
+        bad[:, 0] = logit
+    broken(bad.requires_grad_(), labels)
+    if broken.statistics.skipped == 0:  # an infinite logit may have a finite gradient
+        healthy(bad, labels)
+    assert_close(broken(logits, labels), healthy(logits, labels), rtol=0, atol=0)
+    assert broken.statistics.positive.isfinite().all()
+    assert broken.statistics.negative.isfinite().all()
+    if math.isnan(logit) or (loss_class is SoftmaxEqualizationLoss and logit == torch.inf):
+        assert broken.statistics.skipped == 1
+
+
+def test_skipped_batches_are_saved_and_reset():
+    statistics, resumed = GradientStatistics(1), GradientStatistics(1)
+    statistics.update(torch.full((1,), torch.nan), torch.ones(1))
+    resumed.load_state_dict(statistics.state_dict())
+    assert resumed.skipped == 1
+    resumed.reset()
+    assert resumed.skipped == 0
+
+
+def test_a_checkpoint_from_before_batches_were_counted_loads():
+    statistics = GradientStatistics(2)
+    statistics.update(torch.full((2,), torch.nan), torch.ones(2))
+    old = {"positive": torch.tensor([1.0, 2.0]).double(), "negative": torch.tensor([3.0, 4.0]).double()}
+    statistics.load_state_dict(old)
+    assert statistics.positive.tolist() == [1.0, 2.0]
+    assert statistics.skipped == 0
+    assert list(old) == ["positive", "negative"]
+    with pytest.raises(RuntimeError, match="negative"):
+        statistics.load_state_dict({"positive": old["positive"]})
+
+
+# ---- threads and micro-batches
+
+
+def test_threads_lose_no_batch():
+    statistics = GradientStatistics(1000)
+    ones = torch.ones(1000)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: statistics.update(ones, ones), range(400)))
+        assert statistics.positive.eq(400).all()
+        with one_batch(statistics):
+            list(pool.map(lambda _: statistics.update(ones, ones, 4.0), range(400)))
+    assert statistics.positive.eq(500).all()
+
+
+@pytest.mark.parametrize("loss_class", [SigmoidEqualizationLoss, SoftmaxEqualizationLoss, EqualizedFocalLoss])
+def test_the_mean_of_equal_micro_batches_is_recorded_like_the_joined_batch(loss_class):
+    torch.manual_seed(0)
+    joined, in_parts = loss_class(4).double(), loss_class(4).double()
+    for _ in range(3):
+        logits, labels = torch.randn(12, 4, dtype=torch.float64, requires_grad=True), torch.randint(4, (12,))
+        expected = joined(logits, labels)
+        with one_batch(in_parts, micro_batches=3):
+            parts = [in_parts(*part) / 3 for part in zip(logits.chunk(3), labels.chunk(3), strict=True)]
+        assert_close(sum(parts), expected)
+    assert_close(in_parts.state_dict(), joined.state_dict(), rtol=1e-12, atol=0)
+
+
+def test_micro_batches_of_unequal_size_share_a_normalizer():
+    torch.manual_seed(0)
+    joined, in_parts = SigmoidEqualizationLoss(4), SigmoidEqualizationLoss(4)
+    for _ in range(3):
+        logits, labels = torch.randn(12, 4, dtype=torch.float64, requires_grad=True), torch.randint(4, (12,))
+        labels[:3] = -100
+        expected = joined(logits, labels)
+        with one_batch(in_parts):
+            cuts = ([0, 5], [5, 6], [6, 12])
+            parts = [in_parts(logits[a:b], labels[a:b], normalizer=joined.num_counted(labels)) for a, b in cuts]
+        assert_close(sum(parts), expected)
+    assert_close(in_parts.state_dict(), joined.state_dict(), rtol=1e-12, atol=0)
+
+
+def test_a_block_inside_a_model_joins_the_block_around_it():
+    joined, apart = GradientStatistics(1, half_life=1.0), GradientStatistics(1, half_life=1.0)
+    for statistics, outer in ((joined, one_batch(joined, micro_batches=2)), (apart, nullcontext())):
+        with outer:
+            for _ in range(2):
+                with one_batch(statistics, divisor=4.0, joins=True):
+                    statistics.update(torch.ones(1), torch.ones(1))
+                    statistics.update(torch.ones(1), torch.ones(1))
+    assert joined.positive.item() == (2 / 4 + 2 / 4) / 2
+    assert apart.positive.item() == 0.5 / 2 + 0.5  # two batches: the first one counts half
+    with one_batch(joined), pytest.raises(RuntimeError, match="nested"), one_batch(joined):
+        pass
+
+
+def test_an_inner_block_that_fails_adds_nothing_to_the_block_around_it():
+    statistics = GradientStatistics(1)
+    with one_batch(statistics):
+        with suppress(ValueError), one_batch(statistics, joins=True):
+            statistics.update(torch.ones(1), torch.ones(1))
+            raise ValueError
+        statistics.update(torch.ones(1), torch.ones(1))
+    assert statistics.positive.item() == 1
+
+
+# ---- the meta device
+
+
+def test_statistics_of_a_model_built_on_the_meta_device_start_at_zero():
+    with torch.device("meta"):
+        loss = SigmoidEqualizationLoss(1000)
+    for _ in range(3):  # memory that was used before is as a rule not zero
+        torch.full((1000,), 7.0, dtype=torch.float64)
+    loss.to_empty(device="cpu")
+    assert loss.statistics.positive.eq(0).all()
+    assert loss.statistics.skipped == 0
+    assert loss.statistics.positive.dtype == torch.float64
+    assert loss(torch.zeros(1, 1000, requires_grad=True), torch.tensor([3])).isfinite()
+
+
+def test_counts_of_a_loss_survive_being_built_on_the_meta_device():
+    expected = BalancedSoftmaxLoss([10, 5, 1])
+    with torch.device("meta"):
+        loss = BalancedSoftmaxLoss([10, 5, 1])
+    loss.to_empty(device="cpu")
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 2])
+    assert_close(loss(logits, labels), expected(logits, labels))
+
+
+def test_counts_that_were_lost_on_the_meta_device_are_an_error():
+    with pytest.raises(RuntimeError, match=r"BalancedSoftmaxLoss\.margin was lost on the meta device: build"):
+        BalancedSoftmaxLoss([10, 5, 1]).to("meta").to_empty(device="cpu")

@@ -68,6 +68,10 @@ class DistillationLoss(nn.Module):
         """
         return disable_compile(DistillationLoss._forward)(self, logits, labels, teacher_logits, normalizer)
 
+    def num_counted(self, labels: Tensor) -> int | None:
+        """The samples that "mean" divides by, those of the base."""
+        return self.base.num_counted(labels)
+
     def _forward(
         self, logits: Tensor, labels: Tensor, teacher_logits: Tensor, normalizer: float | Tensor | None
     ) -> Tensor:

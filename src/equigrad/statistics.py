@@ -1,9 +1,12 @@
 """Accumulated gradient of every category: the indicator all equalization losses read (Sec. 3.2)."""
 
 import math
+import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.distributed as dist
@@ -11,18 +14,26 @@ from torch import Tensor, nn
 
 
 class ExactModule(nn.Module):
-    """A module whose float64 buffers follow the model to its device but never to its dtype.
+    """A module whose buffers follow the model to its device but never to its dtype.
 
-    `model.half()` must not round what was summed over a whole training.
+    `model.half()` must not round what was summed over a whole training. Built on the `meta` device and given memory by
+    `to_empty`, state starts at zero. What was computed from arguments cannot be restored, so losing it is an error.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        exact = {name: b for name, b in self._buffers.items() if b is not None and b.dtype == torch.float64}
+        exact = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, before in exact.items():
             moved = getattr(self, name)
-            source = moved if before.is_meta else before
-            setattr(self, name, source.to(moved.device, torch.float64))
+            if not before.is_meta:
+                setattr(self, name, before.to(moved.device))
+            elif not moved.is_meta:
+                if name in self._non_persistent_buffers_set:
+                    raise RuntimeError(
+                        f"{type(self).__name__}.{name} was lost on the meta device: build the loss itself on a real "
+                        "device, or again after to_empty"
+                    )
+                setattr(self, name, torch.zeros_like(moved, dtype=before.dtype))
         return self
 
 
@@ -39,6 +50,47 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
+def is_recomputing() -> bool:
+    """Whether `torch.utils.checkpoint` repeats a forward pass that has been recorded already.
+
+    It does so inside backward, with hooks on what autograd saves. The reentrant variant has no hooks and runs its first
+    pass without gradients, so there the second pass is the one to record.
+    """
+    if torch._C._current_graph_task_id() == -1:  # not inside backward
+        return False
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+# Two threads that add at the same time would lose one of the batches. One lock for all: it is held for microseconds,
+# and a lock of each module could be neither copied nor pickled.
+_adding = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class OpenBatch:
+    """A `one_batch` that has not ended."""
+
+    divisor: Tensor | float | None
+    calls: list[Any] = field(default_factory=list)
+
+
+class BatchedState(ExactModule):
+    """State that moves once a batch, however many calls the batch has; see `one_batch`."""
+
+    _open: OpenBatch | None = None
+
+    def record_call(self, call: Any) -> None:
+        """Add a call: at once, or at the end of the `one_batch` that is open."""
+        if self._open is None:
+            self.add_batch([call], micro_batches=1)
+        else:
+            self._open.calls.append(call)
+
+    @abstractmethod
+    def add_batch(self, calls: Sequence[Any], *, micro_batches: int) -> None:
+        """Move the state by the calls of one batch, which the caller takes the mean of over its micro-batches."""
+
+
 class RecordedCall(NamedTuple):
     """The gradient sums of one call of a loss, and what the loss divides them by."""
 
@@ -47,12 +99,13 @@ class RecordedCall(NamedTuple):
     divisor: Tensor | float | None
 
 
-class GradientStatistics(ExactModule):
+class GradientStatistics(BatchedState):
     """Positive and negative gradient that every category has received so far (Sec. 3.2).
 
     The loss that owns the statistics feeds them; a user only reads them:
 
         criterion.statistics.ratio     # G_j: near 1 = balanced, near 0 = hardly any positive gradient
+        criterion.statistics.skipped   # batches left out because their gradient was not finite
 
     Args:
         num_classes: C, without background.
@@ -62,16 +115,17 @@ class GradientStatistics(ExactModule):
 
     positive: Tensor  # (C,)  G_j^pos
     negative: Tensor  # (C,)  G_j^neg
+    skipped: Tensor  # () int64
 
     def __init__(self, num_classes: int, half_life: float | None = None) -> None:
         super().__init__()
         check_num_classes(num_classes)
         _check_half_life(half_life)
         self.half_life = half_life
-        self._pending: list[RecordedCall] | None = None  # the calls of a `one_batch` that is open
         # float64: a float32 sum stops growing after enough steps.
         self.register_buffer("positive", torch.zeros(num_classes, dtype=torch.float64))
         self.register_buffer("negative", torch.zeros(num_classes, dtype=torch.float64))
+        self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
 
     @property
     def num_classes(self) -> int:
@@ -87,6 +141,9 @@ class GradientStatistics(ExactModule):
     def update(self, positive: Tensor, negative: Tensor, divisor: Tensor | float | None = None) -> None:
         """Add one batch as if all ranks were one; every rank must call, also without samples.
 
+        A batch whose sums are not finite leaves the statistics as they are and is counted in `skipped`, on all ranks
+        alike. Nothing waits for the device.
+
         Args:
             positive: (C,) sums of |d summed loss / d logit| over the entries whose category is the label.
             negative: (C,) the same over all other entries.
@@ -95,36 +152,52 @@ class GradientStatistics(ExactModule):
         for name, sums in (("positive", positive), ("negative", negative)):
             if sums.shape != self.positive.shape:
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
-        call = RecordedCall(positive, negative, divisor)
-        if self._pending is None:
-            self._add([call])
-        else:
-            self._pending.append(call)
+        if self._open is not None and self._open.divisor is not None:
+            divisor = self._open.divisor
+        self.record_call(RecordedCall(positive, negative, divisor))
 
-    def _add(self, calls: Sequence[RecordedCall]) -> None:
+    @torch.no_grad()
+    def add_batch(self, calls: Sequence[RecordedCall], *, micro_batches: int) -> None:
         """Add the calls of one batch, each divided by its own divisor."""
         calls = _join_by_divisor(calls)
         if is_distributed():
             calls = _joined_over_ranks(calls)
-        if self.half_life is not None:
-            kept = 0.5 ** (1 / self.half_life)
-            self.positive.mul_(kept)
-            self.negative.mul_(kept)
-        for positive, negative, divisor in calls:
-            count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
-            # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
-            count = count.clamp(min=torch.finfo(torch.float64).tiny)
-            self.positive.addcdiv_(positive.double(), count)
-            self.negative.addcdiv_(negative.double(), count)
+        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
+        with _adding:
+            sums = torch.stack([self.positive, self.negative]).mul_(kept)
+            for positive, negative, count in calls:
+                count = torch.as_tensor(1 if count is None else count, dtype=torch.float64, device=sums.device)
+                # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
+                count = count.clamp(min=torch.finfo(torch.float64).tiny)
+                sums.addcdiv_(torch.stack([positive, negative]).double(), count, value=1 / micro_batches)
+            is_finite = sums.isfinite().all()
+            self.positive.copy_(torch.where(is_finite, sums[0], self.positive))
+            self.negative.copy_(torch.where(is_finite, sums[1], self.negative))
+            self.skipped.add_(~is_finite)
 
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""
         self.positive.zero_()
         self.negative.zero_()
+        self.skipped.zero_()
 
     def extra_repr(self) -> str:
         """The number of categories, for `print(model)`."""
         return f"num_classes={self.num_classes}" + ("" if self.half_life is None else f", half_life={self.half_life}")
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        *more: Any,
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *more)
+        if f"{prefix}skipped" in missing_keys:  # a checkpoint from before batches were counted
+            missing_keys.remove(f"{prefix}skipped")
+            self.skipped.zero_()
 
 
 def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
@@ -163,7 +236,13 @@ def _joined_over_ranks(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
 
 
 @contextmanager
-def one_batch(module: nn.Module, *, divisor: Tensor | float | None = None) -> Iterator[None]:
+def one_batch(
+    module: nn.Module,
+    *,
+    divisor: Tensor | float | None = None,
+    micro_batches: int = 1,
+    joins: bool = False,
+) -> Iterator[None]:
     """Let the losses inside a module take several calls for one batch: pyramid levels, tiles, micro-batches.
 
         with equigrad.one_batch(criterion):
@@ -171,7 +250,7 @@ def one_batch(module: nn.Module, *, divisor: Tensor | float | None = None) -> It
 
     Inside, every call has the weights of earlier batches. At the end the statistics move once: by the gradient of each
     call over its own divisor, and with a `half_life` by one step of forgetting. If an exception leaves the block, they
-    stay as they were.
+    stay as they were. Threads may make the calls.
 
     With `torch.distributed` there is one collective at the end, of K (2C + 1) numbers for K calls (calls that share one
     `normalizer` tensor, float64, or are not divided count as one). Every rank must make the same calls. Blocks cannot
@@ -181,22 +260,28 @@ def one_batch(module: nn.Module, *, divisor: Tensor | float | None = None) -> It
         module: a loss, or a model that holds some.
         divisor: what the caller divides the sum of the calls by, if it does that itself; every call then has
             `reduction="sum"` or `normalizer=1.0`.
+        micro_batches: k, if the caller trains with the mean of k micro-batches, `(loss / k).backward()` for each.
+        joins: for a model that opens a block inside: be a part of a block around the model, if there is one.
     """
-    statistics = [part for part in module.modules() if isinstance(part, GradientStatistics)]
-    if any(part._pending is not None for part in statistics):
+    if micro_batches < 1:
+        raise ValueError(f"micro_batches must be at least 1, got {micro_batches}")
+    states = [part for part in module.modules() if isinstance(part, BatchedState)]
+    around = [part._open for part in states]
+    if any(around) and not joins:
         raise RuntimeError("one_batch cannot be nested: these statistics are inside a one_batch that is still open")
-    for part in statistics:
-        part._pending = []
+    inside = [OpenBatch(divisor) for _ in states]
+    for part, batch in zip(states, inside, strict=True):
+        part._open = batch
     try:
         yield
-        pending = [part._pending or [] for part in statistics]
     finally:
-        for part in statistics:
-            part._pending = None
-    with torch.no_grad():
-        for part, calls in zip(statistics, pending, strict=True):
-            if calls:
-                part._add(calls if divisor is None else [call._replace(divisor=divisor) for call in calls])
+        for part, outer in zip(states, around, strict=True):
+            part._open = outer
+    for part, outer, batch in zip(states, around, inside, strict=True):
+        if outer is not None:
+            outer.calls.extend(batch.calls)
+        elif batch.calls:
+            part.add_batch(batch.calls, micro_batches=micro_batches)
 
 
 def check_num_classes(num_classes: int) -> None:

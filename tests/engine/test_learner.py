@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from engine.toy import CONTEXT
 from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch
 from equigrad.engine.learner import Learner, sum_of
+from quick_processes import run_ranks
 
 
 def settings(**changes):
@@ -145,26 +145,60 @@ def test_one_process_has_no_one_to_exchange_gradients_with(fabric):
     assert all(isinstance(learner.gradient_exchange(is_last), nullcontext) for is_last in (False, True))
 
 
+class Counted(nn.Module):
+    """A weighted sum of the images over the normalizer, or over the images that count."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1, bias=False)
+
+    def num_counted(self, targets):
+        return len(targets["labels"])
+
+    def forward(self, images, targets):
+        return {"loss": self.layer(images).sum() / targets.get("normalizer", self.num_counted(targets))}
+
+
+def part(*images):
+    return torch.tensor(images).view(-1, 1), {"labels": torch.zeros(len(images))}
+
+
+def test_micro_batches_of_unequal_size_share_a_normalizer(fabric):
+    learner = Learner(fabric, Counted(), settings())
+    assert learner.shared_normalizer([part(1.0, 2.0)]) == {}  # one part is divided by what it has
+    parts = [part(1.0, 2.0, 3.0), part(10.0)]
+    normalizer = learner.shared_normalizer(parts)
+    for images, targets in parts:
+        (sum_of(learner.wrapped(images, {**targets, **normalizer})) / len(parts)).backward()
+    assert learner.model.layer.weight.grad.item() == 16 / 4
+
+
+def test_models_that_count_nothing_get_no_normalizer(fabric):
+    assert Learner(fabric, Small(), settings()).shared_normalizer([part(1.0), part(1.0)]) == {}
+
+
 def exchange_gradients(rank, port):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    learner = Learner(launch(accelerator="cpu"), nn.Linear(1, 1, bias=False), settings())
+    fabric = launch(accelerator="cpu")
+    learner = Learner(fabric, nn.Linear(1, 1, bias=False), settings())
     own = torch.tensor([[rank + 1.0]])  # the gradient of the weight on this rank
     for is_last, expected in [(False, rank + 1.0), (True, (2 * 1 + 2 * 2) / 2)]:
         with learner.gradient_exchange(is_last):
             learner.fabric.backward(learner.wrapped(own).sum())
         assert learner.model.weight.grad.item() == expected
+    # The mean of unequal parts is that of all samples.
+    learner = Learner(fabric, Counted(), settings())
+    images, targets = part(1.0, 2.0, 3.0) if rank == 0 else part(10.0)
+    normalizer = learner.shared_normalizer([(images, targets)])
+    fabric.backward(sum_of(learner.wrapped(images, {**targets, **normalizer})))
+    assert learner.model.layer.weight.grad.item() == 16 / 4
     dist.destroy_process_group()
 
 
-def test_two_ranks_exchange_gradients_with_the_last_micro_batch_alone():
+def test_two_ranks_exchange_gradients_with_the_last_micro_batch_and_share_the_normalizer():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    processes = [CONTEXT.Process(target=exchange_gradients, args=(rank, port)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0, 0]
+    run_ranks(exchange_gradients, port)

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import nn
 
 from engine.toy import NUM_CLASSES, NoisyVectors, ToyModel, assert_identical, labels, read_metrics
+from equigrad import IGNORE, LDAMLoss, SigmoidEqualizationLoss, SoftmaxEqualizationLoss, SoftmaxScores
 from equigrad.engine import (
     SGD,
     Ema,
@@ -22,6 +23,7 @@ from equigrad.engine import (
     train,
 )
 from equigrad.engine.checkpoint import checkpoint_files
+from equigrad.models.classification.classifier import build_classifier
 from equigrad.sampling import RepeatFactorSampler
 
 
@@ -75,20 +77,40 @@ def test_checkpoints_load_with_weights_only_and_hold_the_statistics(fabric, tmp_
     assert model.criterion.statistics.positive.sum() > 0
 
 
-def test_accumulation_gives_the_gradient_of_the_whole_batch(fabric, tmp_path):
-    class Mean(nn.Module):  # no statistics: those of the second micro-batch would see the first
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(6, NUM_CLASSES)
+class WithUnknown:
+    """The vectors, with a third of the labels of the first half unknown: micro-batches count different numbers."""
 
-        def forward(self, images, targets):
-            return {"loss": nn.functional.cross_entropy(self.linear(images), targets)}
+    def __init__(self):
+        self.dataset = NoisyVectors(augment=False)
 
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitem__(self, index):
+        vector, label = self.dataset[index]
+        return vector.double(), {"labels": IGNORE if index % 3 == 0 and index < len(self) // 2 else label}
+
+
+def vector_classifier(loss):
+    backbone = nn.Linear(6, 8)
+    backbone.num_features = 8
+    return build_classifier(backbone, NUM_CLASSES, loss, SoftmaxScores())
+
+
+@pytest.mark.parametrize("loss_class", [SigmoidEqualizationLoss, SoftmaxEqualizationLoss, LDAMLoss])
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_accumulation_gives_the_gradient_and_the_statistics_of_the_joined_batch(
+    fabric, tmp_path, loss_class, accumulate
+):
     def trained(accumulate):
         torch.manual_seed(9)
-        return run(fabric, tmp_path / str(accumulate), Mean(), accumulate=accumulate)[0]
+        loss = LDAMLoss(range(1, NUM_CLASSES + 1), deferral=4) if loss_class is LDAMLoss else loss_class(NUM_CLASSES)
+        folder = tmp_path / str(accumulate)
+        return run(fabric, folder, vector_classifier(loss).double(), WithUnknown(), accumulate=accumulate)[0]
 
-    torch.testing.assert_close(trained(1).state_dict(), trained(4).state_dict(), atol=1e-6, rtol=1e-5)
+    joined, in_parts = trained(1).state_dict(), trained(accumulate).state_dict()
+    assert any(name.startswith("classification_loss.") for name in joined)
+    torch.testing.assert_close(in_parts, joined, rtol=1e-9, atol=1e-12)
 
 
 def test_gradients_are_clipped_to_the_norm(fabric, tmp_path):

@@ -1,9 +1,12 @@
 """What every loss of the package has in common: reductions, ignored labels, second derivatives."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 import equigrad
 from equigrad import IGNORE, GradientStatistics
@@ -151,4 +154,60 @@ def test_a_subclass_of_the_public_base_gathers_statistics_and_saves_them():
     loss = Halved(2, half_life=None, reduction="mean")
     loss(torch.zeros(1, 2, requires_grad=True), torch.tensor([0]))
     assert loss.statistics.positive.tolist() == [0.25, 0.0]
-    assert list(loss.state_dict()) == ["statistics.positive", "statistics.negative"]
+    assert list(loss.state_dict()) == ["statistics.positive", "statistics.negative", "statistics.skipped"]
+
+
+# ---- activation checkpointing
+
+
+@all_cases
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_checkpointed_loss_has_the_same_gradient_and_counts_once(case, use_reentrant):
+    plain, checkpointed = case.build(), case.build()
+    plain_layer = nn.Linear(case.num_logits, case.num_logits).double()
+    layer = copy.deepcopy(plain_layer)
+    for seed in range(3):
+        batch = case.batch(seed=seed)
+        loss = plain(plain_layer(batch.logits), batch.labels, *batch.extra)
+        gradient = torch.autograd.grad(loss, plain_layer.weight)[0]
+
+        def forward(logits, batch=batch):
+            return checkpointed(layer(logits), batch.labels, *batch.extra)
+
+        again = checkpoint(forward, batch.logits, use_reentrant=use_reentrant)
+        layer.zero_grad()
+        again.backward()
+        if not use_reentrant:  # the first pass of the other runs without gradients: its value is one of evaluation
+            assert_close(again, loss, rtol=0, atol=0)
+        assert_close(layer.weight.grad, gradient, rtol=0, atol=0)
+    assert_close(checkpointed.state_dict(), plain.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["Sigmoid-EQL", "Softmax-EQL", "EFL", "EQFL", "FL + EQL", "Seesaw", "LDAM"])
+def test_values_for_each_sample_are_refused_inside_a_checkpoint(name):
+    case = CASES[name]
+    batch, loss = case.batch(), case.build(reduction="none")
+    values = checkpoint(lambda z: loss(2 * z, batch.labels, *batch.extra), batch.logits, use_reentrant=False)
+    with pytest.raises(RuntimeError, match=r"cannot be inside torch\.utils\.checkpoint"):
+        values.sum().backward()
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_checkpointed_part_of_the_model_leaves_the_loss_as_it_is(use_reentrant):
+    layer, plain, other = nn.Linear(4, 4), equigrad.SigmoidEqualizationLoss(4), equigrad.SigmoidEqualizationLoss(4)
+    features, labels = torch.randn(5, 4, requires_grad=True), torch.tensor([0, 1, 2, 3, 0])
+    for _ in range(2):
+        expected = torch.autograd.grad(plain(layer(features), labels), features)
+        part = checkpoint(layer, features, use_reentrant=use_reentrant)
+        features.grad = None
+        other(part, labels).backward()
+        assert_close(features.grad, expected[0])
+    assert_close(other.state_dict(), plain.state_dict())
+
+
+def test_a_second_backward_says_how_to_keep_the_graph():
+    loss = equigrad.SigmoidEqualizationLoss(4)(torch.randn(2, 4, requires_grad=True), torch.tensor([0, 1]))
+    loss.backward(retain_graph=True)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()

@@ -168,7 +168,7 @@ def test_evaluation_leaves_the_statistics_alone(loss_class, mode):
 def test_a_state_dict_carries_the_statistics(loss_class):
     trained, sample = loss_class(4), Sample()
     sample.loss(trained)
-    assert list(trained.state_dict()) == ["statistics.positive", "statistics.negative"]
+    assert list(trained.state_dict()) == ["statistics.positive", "statistics.negative", "statistics.skipped"]
     resumed = loss_class(4)
     resumed.load_state_dict(trained.state_dict())
     assert torch.equal(sample.loss(resumed), sample.loss(trained))

@@ -544,3 +544,11 @@ def test_objectness_stands_beside_effective_margins():
     alone = EffectiveClassMarginLoss(COUNTS)(batch.logits, batch.labels)
     branch = BinaryCrossEntropyLoss()(objectness, batch.labels.clamp(max=0))
     assert_close(joined, alone + branch)
+
+
+@pytest.mark.parametrize("label", [0, 1, BACKGROUND])
+def test_ecm_of_large_half_precision_logits_is_finite(label):
+    criterion = EffectiveClassMarginLoss([10, 5, 2])
+    logits = torch.tensor([[-60000.0, 60000.0, 1.0]], dtype=torch.float16)
+    expected = criterion(logits.double(), torch.tensor([label]))
+    assert_close(criterion(logits, torch.tensor([label])).double(), expected, rtol=1e-5, atol=0)

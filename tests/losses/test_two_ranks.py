@@ -92,6 +92,18 @@ def sizes_of_collectives(sizes):
         dist.all_reduce = original
 
 
+def run_with_a_bad_batch(part):
+    """Training whose second step has an infinite logit in the first row, which is on the first rank."""
+    criterion = SoftmaxEqualizationLoss(4)
+    for step in (0, 3, 0):
+        logits, labels, _ = batch(step)
+        if step == 3:
+            logits[0] = torch.nan
+            labels[0] = 0
+        criterion(logits[part(step)].requires_grad_(), labels[part(step)]).backward()
+    return criterion.state_dict()
+
+
 def published(rank):
     """The published two-rank runs by the published rule: each rank divides its own gradient, then all are summed."""
     import json
@@ -141,6 +153,7 @@ def rank_main(rank, folder):
 
     results = {case: run(case, part, world_size=2) for case in CASES}
     results["published"] = published(rank)
+    results["bad batch"] = run_with_a_bad_batch(part)
     results["own divisors"], results["sizes"] = run_in_calls({}, part)
     results["shared divisor"], results["shared sizes"] = run_in_calls({"reduction": "sum"}, part)
     torch.save(results, f"{folder}/{rank}.pt")
@@ -160,6 +173,13 @@ def test_two_ranks_equal_one_on_the_joined_batch(ranks, case):
     alone = run(case, lambda step: slice(None), world_size=1)
     assert_close(ranks[0][case], alone, rtol=1e-12, atol=1e-14)
     assert_close(ranks[1][case], ranks[0][case], rtol=0, atol=0)
+
+
+def test_a_bad_batch_of_one_rank_is_left_out_on_all(ranks):
+    alone = run_with_a_bad_batch(lambda step: slice(None))
+    assert alone["statistics.skipped"] == 1
+    assert_close(ranks[0]["bad batch"], alone, rtol=1e-12, atol=1e-14)
+    assert_close(ranks[1]["bad batch"], ranks[0]["bad batch"], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("name", "options"), [("own divisors", {}), ("shared divisor", {"reduction": "sum"})])

@@ -1,8 +1,8 @@
 """The model together with all that changes it: gradients, optimiser, scaler, averaged weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,19 @@ from equigrad.engine.ema import AveragedModel
 from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
 from equigrad.engine.settings import TrainSettings
 from equigrad.errors import EngineError, one_line
+from equigrad.statistics import one_batch, sum_over_ranks
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+
+@runtime_checkable
+class CountsSamples(Protocol):
+    """A model that says how many samples its losses are the mean of, and takes a `normalizer` among its targets."""
+
+    def num_counted(self, targets: Any) -> int | None:
+        """The samples; None if the losses are no such means."""
+        ...
 
 
 class Learner:
@@ -54,6 +64,27 @@ class Learner:
         if self.settings.channels_last and isinstance(images, Tensor) and images.dim() == 4:
             images = images.contiguous(memory_format=torch.channels_last)
         return images, targets
+
+    def one_step(self, num_micro_batches: int) -> AbstractContextManager[None]:
+        """For the micro-batches of a step: gradient statistics move once, as by the joined batch."""
+        return nullcontext() if num_micro_batches == 1 else one_batch(self.model, micro_batches=num_micro_batches)
+
+    def shared_normalizer(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        """What losses of unequal parts of a batch divide by, so that their mean is that of the joined batch.
+
+        Empty where there is one part only, and for models whose losses are no means of samples.
+
+        Args:
+            batches: `(images, targets)` of the micro-batches of this rank.
+        """
+        num_parts = len(batches) * self.fabric.world_size
+        if num_parts == 1 or not isinstance(self.model, CountsSamples):
+            return {}
+        counts = [self.model.num_counted(targets) for _, targets in batches]
+        if None in counts:
+            return {}
+        total = torch.tensor(sum(filter(None, counts)), dtype=torch.float64, device=self.fabric.device)
+        return {"normalizer": sum_over_ranks(total).clamp(min=1) / num_parts}
 
     def gradient_exchange(self, is_last: bool) -> AbstractContextManager[Any]:
         """For the backward of a micro-batch: ranks exchange gradients once a step, with the last one."""

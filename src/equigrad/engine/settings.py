@@ -17,8 +17,8 @@ class TrainSettings:
         schedule: length and learning rate.
         batch_size: samples of one optimiser step, over all ranks and micro-batches. The last batch of an epoch is
             smaller, or left out if the sampler has `drop_last`.
-        accumulate: micro-batches that a rank computes its share of the batch in, to save memory. Gradient statistics
-            move once a micro-batch.
+        accumulate: micro-batches that a rank computes its share of the batch in, to save memory. The gradient and the
+            statistics are those of the joined batch; `docs/exactness.md` says where they cannot be.
         max_grad_norm: gradients are scaled down to this norm.
         ema: keep averaged weights beside the weights; they are evaluated.
         frozen: paths of parts that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.

@@ -201,14 +201,18 @@ class Training:
     def _train_step(self, batches: list[Batch], position: int) -> bool:
         """One optimiser step; whether the run should stop after it."""
         learner, is_last = self.learner, [False] * (len(batches) - 1) + [True]
-        for batch, last in zip(batches, is_last, strict=True):
-            images, targets = learner.to_device(batch.data)
-            with learner.gradient_exchange(last):
-                losses = learner.wrapped(images, targets)
-                self.fabric.backward(sum_of(losses) / len(batches))
-            detached = {name: loss.detach() for name, loss in losses.items()}
-            self.monitor.add(self.step + 1, detached, batch.samples)
-            self._count_skipped(batch)
+        normalizer = learner.shared_normalizer([batch.data for batch in batches])
+        with learner.one_step(len(batches)):
+            for batch, last in zip(batches, is_last, strict=True):
+                images, targets = learner.to_device(batch.data)
+                if normalizer:
+                    targets = {**targets, **normalizer}
+                with learner.gradient_exchange(last):
+                    losses = learner.wrapped(images, targets)
+                    self.fabric.backward(sum_of(losses) / len(batches))
+                detached = {name: loss.detach() for name, loss in losses.items()}
+                self.monitor.add(self.step + 1, detached, batch.samples)
+                self._count_skipped(batch)
         should_stop = self._check()
         learner.step(self._lr_factor(self.step))
         self.step, self.position = self.step + 1, position

@@ -139,28 +139,34 @@ class BlockwisePass:
 
 
 class ClosedForm(torch.autograd.Function):
-    """The loss of a pass that is done, differentiable by the logits: backward only scales the gradient."""
+    """The loss of a pass that is done, differentiable by the logits: backward only scales the gradient.
+
+    The gradient stands on the context, not among the saved tensors: `torch.utils.checkpoint` would replace those by the
+    ones of a second pass, when the statistics have moved and the weights with them.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: BlockwisePass) -> Tensor:
         """The loss, divided."""
         if run.gradient is not None:
             is_divided = run.stored_divisor is run.safe_divisor
-            ctx.save_for_backward(run.gradient, None if is_divided else run.safe_divisor, graph_anchor)
+            ctx.gradient, ctx.divisor, ctx.graph_anchor = (
+                run.gradient,
+                None if is_divided else run.safe_divisor,
+                graph_anchor,
+            )
             ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
         return (run.loss / run.safe_divisor).to(run.dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient by the logits, times `upstream`."""
-        gradient, divisor, graph_anchor = ctx.saved_tensors
+        gradient = take_gradient(ctx)
         with torch.no_grad():
-            if _graph_is_kept():
-                gradient = gradient.clone()
             factor = upstream if ctx.scale == 1 else upstream * ctx.scale
-            _scale_(gradient, factor if divisor is None else factor / divisor)
+            _scale_(gradient, factor if ctx.divisor is None else factor / ctx.divisor)
         if torch.is_grad_enabled():
-            gradient = FirstDerivativeOnly.apply(gradient, graph_anchor)
+            gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
         num_samples, num_classes, *positions = ctx.shape
         if positions and ctx.is_rows:
             gradient = gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
@@ -190,10 +196,19 @@ class FirstDerivativeOnly(torch.autograd.Function):
         )
 
 
-def _graph_is_kept() -> bool:
-    """Whether this backward may be run again (retain_graph), so that the saved gradient must stay as it is."""
+def take_gradient(ctx: Any) -> Tensor:
+    """The gradient on a context, to be changed in place: a copy if this backward may be run again (retain_graph)."""
+    gradient: Tensor | None = ctx.gradient
+    if gradient is None:
+        raise RuntimeError(
+            "backward through a loss of equigrad a second time: its gradient was handed out and changed in place. Pass "
+            "retain_graph=True to the first backward"
+        )
     keep_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    return keep_graph is None or keep_graph()
+    if keep_graph is None or keep_graph():
+        return gradient.clone()
+    ctx.gradient = None  # the graph may live on, as `loss` does until the next step
+    return gradient
 
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:

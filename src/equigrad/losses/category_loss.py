@@ -2,11 +2,12 @@
 
 from typing import TypedDict
 
+import torch
 from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.losses.inputs import FusedReduction, Reduction, check_choice, check_ignore_index
-from equigrad.statistics import ExactModule
+from equigrad.statistics import ExactModule, is_recomputing
 
 
 class ReductionOptions(TypedDict):
@@ -43,6 +44,35 @@ class CategoryLoss(ExactModule):
         if normalizer is not None:
             raise ValueError('normalizer divides a sum; with reduction="none" divide the values yourself')
         return {"reduction": "sum", "normalizer": None, "ignore_index": self.ignore_index}
+
+    def num_counted(self, labels: Tensor) -> int | None:
+        """The samples that "mean" divides by; None with another reduction.
+
+        Parts of a batch with different numbers of samples, on ranks or in micro-batches, add up to the mean of the
+        whole if each is called with the mean number of all parts as `normalizer`.
+        """
+        if self.reduction != "mean":
+            return None
+        if labels.is_floating_point() or labels.dtype == torch.bool:  # a number for each logit: every sample counts
+            return labels.numel() // labels.shape[1]
+        return int((labels != self.ignore_index).sum())
+
+    def changes_state(self) -> bool:
+        """Whether this call moves statistics, counts and random numbers: only in training, and not when it is repeated.
+
+        What `torch.utils.checkpoint` repeats was counted in the first pass, and the gradient of that pass is kept. The
+        values of "none" are left to autograd, which would take them from the second pass, with weights that have moved.
+        """
+        if not (self.training and torch.is_grad_enabled()):
+            return False
+        if not is_recomputing():
+            return True
+        if self.reduction == "none":
+            raise RuntimeError(
+                f'{type(self).__name__} with reduction="none" cannot be inside torch.utils.checkpoint: when it is '
+                "repeated there, its weights have moved. Call it outside, on the logits that the checkpoint returns"
+            )
+        return False
 
     def extra_repr(self) -> str:
         """Hyper-parameters, for `print(model)`."""

@@ -47,7 +47,7 @@ class EqualizationLoss(CategoryLoss):
 
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
-        if self.training and torch.is_grad_enabled():
+        if disable_compile(CategoryLoss.changes_state)(self):
             disable_compile(GradientStatistics.update)(self.statistics, *gradient_sums)
 
 

@@ -88,7 +88,8 @@ class GroupedSoftmaxLoss(CategoryLoss):
 
     "mean" divides each group by its used samples N_g, as published; "sum" does not divide, and `normalizer` divides the
     sum; "none" returns for each sample the sum over the groups that use it. Others are drawn in training only; in
-    evaluation all count.
+    evaluation all count. With several ranks each draws from its own samples and divides by what it drew, as published:
+    a draw over the joined batch would exchange all labels, and wait for them, in every step.
 
     Li, Wang, Kang, Tang, Wang, Li, Feng: Overcoming Classifier Imbalance for Long-Tail Object Detection with Balanced
     Group Softmax. CVPR 2020.
@@ -150,6 +151,9 @@ class GroupedSoftmaxLoss(CategoryLoss):
             losses.append(loss)
         return torch.stack(losses).sum()
 
+    def num_counted(self, labels: Tensor) -> None:
+        """None: "mean" divides every group by its own samples."""
+
     def group_targets(self, logits: Tensor, labels: Tensor) -> list[Tensor]:
         """Column of every sample in each group, (N, ...) each; IGNORE where the group does not use the sample."""
         check_logits(logits)
@@ -173,7 +177,7 @@ class GroupedSoftmaxLoss(CategoryLoss):
     def _draw_others(self, target: Tensor) -> Tensor:
         num_own = (target > 0).sum()
         is_other = target == 0
-        if self.others_ratio is None or not (self.training and torch.is_grad_enabled()):
+        if self.others_ratio is None or not self.changes_state():
             return target.masked_fill(is_other & (num_own == 0), IGNORE)
         chance = self.uniform((target.numel(),), target.device).view(target.shape)
         # Others come first in random order; a sort, unlike a selection of a number only the device knows, never waits.

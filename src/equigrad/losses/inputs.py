@@ -57,7 +57,7 @@ def check_label_smoothing(label_smoothing: float) -> None:
 def per_category(name: str, values: CategoryNumbers) -> Tensor:
     """One finite number >= 0 for each category, not all 0, as (C,) float64; refuse anything else."""
     try:
-        vector = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+        vector = torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be a sequence or a Tensor of C numbers, got {type(values).__name__}") from error
     if vector.dim() != 1 or vector.numel() == 0:

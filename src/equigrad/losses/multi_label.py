@@ -330,7 +330,7 @@ class FederatedLoss(CategoryLoss):
         """S as (C,) of 0/1; in training every rank must call, also without samples."""
         check_logits(logits, self.category_counts)
         labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=self.ignore_index)
-        if not (self.training and torch.is_grad_enabled()):
+        if not self.changes_state():
             return torch.ones_like(self.category_counts)
         is_present = sum_over_ranks(_has_sample(logits, labels)) > 0
         # The largest of log w + Gumbel noise are a sample without replacement, w in proportion to the probability.

@@ -132,10 +132,9 @@ def add_positives(
         label = labels[block.samples].unsqueeze(1)
         all_have_category = run.is_cpu and int(label.min()) >= 0
         index = label if all_have_category else label.clamp(min=0)
-        logit = run.flat[block.entries].gather(1, index)
+        logit = run.flat[block.entries].gather(1, index).double()
         if margin is not None:
             logit = run.scale * logit + margin[index]
-        logit = logit.double()
         weight = weights.positive.flatten()[index]
         if not all_have_category:
             logit, weight = logit.masked_fill(label < 0, 0.0), weight.masked_fill(label < 0, 0.0)

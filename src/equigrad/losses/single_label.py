@@ -5,6 +5,7 @@ wrap the loss in `WithObjectness`. Where the formula allows it, labels may be so
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from equigrad.losses.inputs import (
     per_category,
     refuse_soft_labels,
 )
-from equigrad.statistics import check_num_classes, sum_over_ranks
+from equigrad.statistics import BatchedState, check_num_classes, sum_over_ranks
 
 
 class SingleLabelLoss(CategoryLoss):
@@ -275,7 +276,7 @@ class SeesawLoss(SingleLabelLoss):
             compensation=self.compensation,
             **self.options(normalizer),
         )
-        if self.training and torch.is_grad_enabled():
+        if disable_compile(SeesawLoss.changes_state)(self):
             self.category_counts.copy_(counts)
         if self.reduction == "none":
             return reference.seesaw(
@@ -288,14 +289,14 @@ class SeesawLoss(SingleLabelLoss):
         check_logits(logits, self.category_counts)
         refuse_soft_labels(logits, labels, "the factors of Seesaw depend on the one category of a sample")
         labels = check_labels(logits, labels, background=False, ignore_index=self.ignore_index)
-        if not (self.training and torch.is_grad_enabled()):
+        if not self.changes_state():
             return self.category_counts
         batch = torch.zeros_like(self.category_counts)
         batch.index_add_(0, labels.flatten().clamp(min=0), (labels.flatten() >= 0).double())
         return self.category_counts + sum_over_ranks(batch)
 
 
-class LDAMLoss(SingleLabelLoss):
+class LDAMLoss(SingleLabelLoss, BatchedState):
     r"""LDAM: the rarer the category, the larger the margin its samples must keep; re-weighted late in training (DRW).
 
     $$ L = -\frac{1}{N} \sum_i w_y \log
@@ -313,8 +314,8 @@ class LDAMLoss(SingleLabelLoss):
         category_counts: n_j, C of them. A category without samples counts as if it had one.
         max_margin: Delta, the margin of the rarest category.
         scale: s.
-        deferral: training steps (calls in training mode) before the weights set in, in the paper 80 % of the training;
-            None never weights. The steps so far are saved with the model.
+        deferral: training steps before the weights set in, in the paper 80 % of the training; None never weights. A
+            step is a call in training mode, or a `one_batch`. The steps so far are saved with the model.
         beta: of `effective_number_weights`.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
@@ -356,6 +357,10 @@ class LDAMLoss(SingleLabelLoss):
             return torch.ones_like(self.deferred_weights)
         return torch.where(self.num_steps >= self.deferral, self.deferred_weights, 1.0)
 
+    def add_batch(self, calls: Sequence[None], *, micro_batches: int) -> None:
+        """Count a training step, however many calls it has."""
+        self.num_steps += 1
+
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
         weight = self.category_weights()
@@ -367,8 +372,8 @@ class LDAMLoss(SingleLabelLoss):
             scale=self.scale,
             **self.options(normalizer),
         )
-        if self.training and torch.is_grad_enabled():
-            self.num_steps += 1
+        if disable_compile(LDAMLoss.changes_state)(self):
+            disable_compile(LDAMLoss.record_call)(self, None)
         if self.reduction == "none":
             return reference.ldam(
                 logits, labels, self.label_margin / self.scale, self.scale, weight, ignore_index=self.ignore_index

@@ -12,7 +12,7 @@ from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
 from equigrad.models.backbones.normalization import HALF, Normalization
 from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
 from equigrad.models.segmentation.pspnet import PSPHead
-from equigrad.models.segmentation.segmenter import build_segmenter
+from equigrad.models.segmentation.segmenter import VOID, build_segmenter
 from equigrad.models.segmentation.sliding_window import SlidingWindow
 from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, LabelResolutionLoss, TiledLoss
 
@@ -160,12 +160,12 @@ def test_the_heads_keep_statistics_of_their_own(images, labels, own_statistics):
     model = small_model(auxiliary_loss=auxiliary_loss)
     model(images, {"labels": labels})
     statistics = {name for name in model.state_dict() if "statistics" in name}
-    of_head = {f"classification_loss.loss.statistics.{name}" for name in ("positive", "negative")}
+    of_head = {f"classification_loss.loss.statistics.{name}" for name in ("positive", "negative", "skipped")}
     of_auxiliary = {f"auxiliary.{name}" for name in of_head} if own_statistics else set()
     assert statistics == of_head | of_auxiliary
     if own_statistics:
         state = model.state_dict()
-        assert all(state[name].sum() > 0 for name in statistics)
+        assert all(state[name].sum() > 0 for name in statistics if not name.endswith("skipped"))
         assert not torch.equal(
             *(state[f"{part}classification_loss.loss.statistics.positive"] for part in ("", "auxiliary."))
         )
@@ -276,3 +276,23 @@ def test_bad_arguments_are_refused(images, labels):
         build_segmenter(SmallEncoder(), PSPHead, 256, nn.Identity(), equigrad.SoftmaxScores())
     with pytest.raises(ValueError, match="EncoderChannels as channels, got Identity"):
         build_segmenter(nn.Identity(), PSPHead, 2, nn.Identity(), equigrad.SoftmaxScores())
+
+
+@pytest.mark.parametrize("resolution", [LabelResolutionLoss, TiledLoss])
+def test_parts_with_different_numbers_of_labelled_pixels_add_up_to_the_mean_of_the_whole(images, labels, resolution):
+    loss, auxiliary_loss = equigrad.CrossEntropyLoss(), equigrad.CrossEntropyLoss()
+    model = without_dropout(small_model(loss=loss, auxiliary_loss=auxiliary_loss, resolution=resolution))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()  # so that images do not depend on each other
+    labels = labels.clone()
+    labels[0, :5] = VOID
+    whole = model(images, {"labels": labels})
+    counts = [model.num_counted({"labels": labels[part]}) for part in (slice(1), slice(1, None))]
+    normalizer = torch.tensor(sum(counts) / 2, dtype=torch.float64)
+    parts = [
+        model(images[part], {"labels": labels[part], "normalizer": normalizer}) for part in (slice(1), slice(1, None))
+    ]
+    assert counts[0] != counts[1]
+    for name in ("loss", "auxiliary_loss"):
+        assert_close(sum(part[name] for part in parts) / 2, whole[name])

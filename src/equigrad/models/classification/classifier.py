@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from equigrad.models.classification.cosine_classifier import CosineClassifier
+from equigrad.models.counted_samples import num_counted
 from equigrad.models.scores import Scores, bias_for_prior
 
 
@@ -61,7 +62,13 @@ class Classifier(nn.Module):
     def forward(
         self, images: Tensor, targets: Mapping[str, Any] | None = None
     ) -> dict[str, Tensor] | list[dict[str, Tensor]]:
-        """In training the losses, which need `targets["labels"]` (N,); otherwise one `{"scores": (C,)}` an image."""
+        """In training the losses, otherwise one `{"scores": (C,)}` an image.
+
+        Args:
+            images: (N, 3, H, W).
+            targets: for training, `targets["labels"]` (N,); with a `targets["normalizer"]`, which a loss of `equigrad`
+                takes, the loss is divided by it and not by the number of samples.
+        """
         logits = self.logits(images)
         if not self.training:
             # Half precision rounds close scores to ties.
@@ -69,7 +76,12 @@ class Classifier(nn.Module):
         if targets is None:
             raise ValueError("training needs targets; call eval() for predictions")
         extra = () if self.teacher is None else (self.teacher(images),)
-        return {"classification": self.classification_loss(logits, targets["labels"], *extra)}
+        options = {"normalizer": targets["normalizer"]} if "normalizer" in targets else {}
+        return {"classification": self.classification_loss(logits, targets["labels"], *extra, **options)}
+
+    def num_counted(self, targets: Mapping[str, Any]) -> int | None:
+        """The samples that the loss is the mean of; None if it is no such mean."""
+        return num_counted(self.classification_loss, targets["labels"])
 
 
 def build_classifier(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from equigrad.labels import IGNORE
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
+from equigrad.models.counted_samples import num_counted
 from equigrad.models.scores import Scores
 from equigrad.models.segmentation.fcn import FCNHead, PixelClassifier
 from equigrad.models.segmentation.sliding_window import Network, PixelLabels, PixelScores, WholeImage
@@ -104,7 +105,8 @@ class Segmenter(nn.Module):
 
         Args:
             images: (N, 3, H, W); in evaluation also a sequence of (3, H, W) of any sizes, predicted one by one.
-            targets: for training, `targets["labels"]` (N, H, W), uint8 or int64, with VOID where a pixel has no label.
+            targets: for training, `targets["labels"]` (N, H, W), uint8 or int64, with VOID where a pixel has no label;
+                with a `targets["normalizer"]` the losses are divided by it and not by the number of labelled pixels.
         """
         if not self.training:
             batches = [images] if isinstance(images, Tensor) else [image[None] for image in images]
@@ -114,12 +116,22 @@ class Segmenter(nn.Module):
         if not isinstance(images, Tensor):
             raise ValueError(f"training needs images as one Tensor (N, 3, H, W), got {type(images).__name__}")
         labels = _labels_with_ignore(images, targets["labels"])
+        options = {"normalizer": targets["normalizer"]} if "normalizer" in targets else {}
         maps = self.backbone(images)
-        losses = {"loss": self.classification_loss(self.head(maps), labels)}
+        losses = {"loss": self.classification_loss(self.head(maps), labels, **options)}
         if self.auxiliary is not None:
-            auxiliary_loss = self.auxiliary.classification_loss(self.auxiliary(maps), labels)
+            auxiliary_loss = self.auxiliary.classification_loss(self.auxiliary(maps), labels, **options)
             losses["auxiliary_loss"] = self.auxiliary.weight * auxiliary_loss
         return losses
+
+    def num_counted(self, targets: Mapping[str, Any]) -> int | None:
+        """The pixels that every loss is the mean of; None if they are no such means."""
+        labels = targets["labels"].long().masked_fill(targets["labels"] == VOID, IGNORE)
+        losses = [self.classification_loss]
+        if self.auxiliary is not None:
+            losses.append(self.auxiliary.classification_loss)
+        first, *others = [num_counted(loss, labels) for loss in losses]
+        return first if all(other == first for other in others) else None
 
     def _predict(self, images: Tensor) -> list[dict[str, Tensor]]:
         labels, scores = self.inference(self.logits, images, self.scores)

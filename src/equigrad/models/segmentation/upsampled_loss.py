@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from equigrad.models.counted_samples import num_counted
 from equigrad.models.segmentation.upsampling import MAX_ELEMENTS, row_tiles, upsample
 from equigrad.statistics import one_batch
 
@@ -32,11 +33,15 @@ class LabelResolutionLoss(nn.Module):
         super().__init__()
         self.loss = loss
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of logits (N, K, h, w) against labels (N, H, W)."""
+    def forward(self, logits: Tensor, labels: Tensor, **options: Tensor) -> Tensor:
+        """Loss of logits (N, K, h, w) against labels (N, H, W), with the options of the loss."""
         # Nothing but the loss may hold the upsampled logits: they are gone before backward.
-        loss: Tensor = self.loss(F.interpolate(logits, size=labels.shape[-2:], mode="bilinear"), labels)
+        loss: Tensor = self.loss(F.interpolate(logits, size=labels.shape[-2:], mode="bilinear"), labels, **options)
         return loss
+
+    def num_counted(self, labels: Tensor) -> int | None:
+        """The pixels that the loss is the mean of; None if it is no such mean."""
+        return num_counted(self.loss, labels)
 
 
 class DecoderResolutionLoss(nn.Module):
@@ -87,18 +92,22 @@ class TiledLoss(nn.Module):
         ignore_index: Any = self.loss.ignore_index
         return int(ignore_index)
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Loss of logits (N, K, h, w) against labels (N, H, W)."""
+    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: Tensor | None = None) -> Tensor:
+        """Loss of logits (N, K, h, w) against labels (N, H, W), divided by the normalizer or by the counted pixels."""
         if not self.is_checked:
             self._check_mean_over_pixels(logits)
-        num_counted = (labels != self.ignore_index).sum(dtype=torch.float64)
-        with one_batch(self.loss, divisor=num_counted):
+        divisor = (labels != self.ignore_index).sum(dtype=torch.float64) if normalizer is None else normalizer
+        with one_batch(self.loss, divisor=divisor, joins=True):
             total, gradient = self._sum_tiles(logits, labels)
-        divisor = num_counted.clamp(min=1)
+        divisor = divisor.clamp(min=1) if normalizer is None else divisor
         if gradient is None:
             return (total / divisor).to(torch.promote_types(logits.dtype, torch.float32))
         loss: Tensor = _KnownGradient.apply(logits, (total / divisor).to(gradient.dtype), gradient.div_(divisor))
         return loss
+
+    def num_counted(self, labels: Tensor) -> int | None:
+        """The pixels that the loss is the mean of."""
+        return num_counted(self.loss, labels)
 
     def _sum_tiles(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
         """Summed loss and, where gradients are enabled, its gradient (N, K, h, w)."""
@@ -133,7 +142,8 @@ class _KnownGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
+        # On the context: `torch.utils.checkpoint` would replace a saved tensor by that of a second pass.
+        ctx.gradient = gradient
         ctx.dtype = logits.dtype
         return loss.clone()
 
@@ -145,5 +155,4 @@ class _KnownGradient(torch.autograd.Function):
                 "a TiledLoss cannot be differentiated twice: create_graph must be False. Use a LabelResolutionLoss "
                 'around a loss with reduction="none"'
             )
-        (gradient,) = ctx.saved_tensors
-        return (gradient * upstream).to(ctx.dtype), None, None
+        return (ctx.gradient * upstream).to(ctx.dtype), None, None

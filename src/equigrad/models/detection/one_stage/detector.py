@@ -162,7 +162,7 @@ class DenseDetector(nn.Module):
         level_targets = self._classification_targets(outputs, labels, positives)
         level_losses = []
         # One batch: every level has the weights of earlier steps, and the statistics move once.
-        with one_batch(self.classification_loss):
+        with one_batch(self.classification_loss, joins=True):
             for output, target in zip(outputs, level_targets, strict=True):
                 logits = class_logits(output, self.grid.num_anchors)
                 level_losses.append(self.classification_loss(logits, *target, normalizer=num_positive))
