@@ -28,6 +28,7 @@ def run_ranks(function, *arguments, world_size=2, timeout=120):
         process.start()
     for process in processes:
         process.join(timeout)
+        process.kill()  # if it still waits for a rank that failed, pytest would wait for it
     assert [process.exitcode for process in processes] == [0] * world_size
 
 
