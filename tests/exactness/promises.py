@@ -14,7 +14,7 @@ class Promise(NamedTuple):
 
 # The logits of fp32 differ by the order of sums alone. Those of half precision are rounded: to 2^-8 and 2^-11 of
 # their size, which a few steps and the small gradients of a focal loss amplify.
-BY_PRECISION = {"fp32": Promise(2e-6, 2e-6), "bf16": Promise(6e-2, 2e-2), "fp16": Promise(1e-2, 3e-3)}
+BY_PRECISION = {"fp32": Promise(5e-6, 1e-6), "bf16": Promise(4e-2, 1e-2), "fp16": Promise(6e-3, 2e-3)}
 
 
 def is_seesaw_in_parts(cell: Cell) -> bool:
