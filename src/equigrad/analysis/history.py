@@ -9,8 +9,6 @@ evaluation.json    see `Evaluation`                                             
 import dataclasses
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.arrays import read_npz
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
 from equigrad.run_files import EVALUATION as EVALUATION, METRICS, RECIPE, STATISTICS
@@ -192,7 +191,7 @@ def _read_metrics(file: Path) -> tuple[Json, ...]:
 
 
 def _read_statistics(file: Path) -> dict[str, StatisticsOverTime]:
-    columns = _read_arrays(file)
+    columns = read_npz(file)
     steps = columns.pop("steps", None)
     if steps is None or steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer) or len(steps) == 0:
         raise ValueError(f"{file}: steps must be (T,) whole numbers with T >= 1")
@@ -213,14 +212,6 @@ def _statistics(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArra
         if not np.issubdtype(sums.dtype, np.number) or not np.isfinite(sums).all() or (sums < 0).any():
             raise ValueError(f"{file}: {name} must be finite numbers from 0")
     return StatisticsOverTime(steps, positive.astype(np.float64), columns[f"{path}.negative"].astype(np.float64))
-
-
-def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{file}: not a readable .npz file of plain arrays ({_first_line(error)})") from None
 
 
 def _category(file: Path, field: str, entry: Any) -> CategoryResult:
