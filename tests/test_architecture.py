@@ -36,7 +36,7 @@ ALLOWED = {
     },
     # Settings only: a recipe names parts of tasks, and values of the engine and of models that are settings themselves.
     "recipes": {
-        *("engine", "settings", "tasks"),
+        *("engine", "run_files", "settings", "tasks"),
         "models.backbones.resnets.TORCHVISION",
         "models.detection.pyramids.feature_pyramid.ExtraLevels",
         "models.detection.two_stage.roi_sampling.RoISampler",
