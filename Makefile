@@ -8,7 +8,10 @@ BIN := $(VENV)/bin
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
+# Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
+FUZZ_CASES ?= 1000000
+
+.PHONY: demo lint quick quick-tests quick-pythons test fuzz benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -38,6 +41,10 @@ quick-pythons:
 
 test: lint
 	$(PYTEST) --durations=10
+
+# Takes about an hour for each fuzzer; the tests try a few thousand cases of the same kind.
+fuzz: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) $(if $(SEED),--seed $(SEED))
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

@@ -19,8 +19,8 @@ from tests.fuzz.readers_mutations import mutated
 from tests.fuzz.readers_subjects import SUBJECTS, Subject
 from tests.fuzz.summary import Summary
 
-MAX_SECONDS = 1.0  # of the processor
-_MAX_TRIALS = 1500  # of making a failing file smaller
+MAX_SECONDS = 2.0  # of the processor; the YAML parser takes one to find that a file is nested too deeply
+_SHRINKING_SECONDS = 10.0  # for making a failing file smaller
 
 
 class Outcome(NamedTuple):
@@ -52,6 +52,7 @@ class Example:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # a warning would be one more line on the terminal
+                warnings.simplefilter("ignore", ResourceWarning)
                 result = self.subject.read(self.folder)
                 verdict = self._judged(result)
         except (ValueError, OSError) as error:
@@ -107,21 +108,19 @@ def examples(kinds: tuple[str, ...] = tuple(SUBJECTS)) -> Iterator[dict[str, Exa
 
 def smallest(example: Example, name: str, content: bytes) -> bytes:
     """The content without all parts that the failure does not need: halves, quarters, … down to single bytes."""
-    verdict = example.outcome(name, content).verdict
-    size, trials = max(len(content) // 2, 1), 0
-    while trials < _MAX_TRIALS:
-        start = 0
-        before = len(content)
-        while start < len(content) and trials < _MAX_TRIALS:
-            shorter = content[:start] + content[start + size :]
-            trials += 1
-            if example.outcome(name, shorter).verdict == verdict:
-                content = shorter
-            else:
-                start += size
-        if size == 1 and len(content) == before:
-            break
-        size = max(size // 2, 1)
+    verdict, end = example.outcome(name, content).verdict, time.process_time() + _SHRINKING_SECONDS
+    before = None
+    while content != before and time.process_time() < end:
+        before = content
+        halves = [len(content) >> power for power in range(1, 20)]
+        for size in [*(half for half in halves if half > 8), *range(8, 0, -1)]:
+            start = 0
+            while start < len(content) and time.process_time() < end:
+                shorter = content[:start] + content[start + size :]
+                if example.outcome(name, shorter).verdict == verdict:
+                    content = shorter
+                else:
+                    start += 1 if size <= 8 else size
     return content
 
 

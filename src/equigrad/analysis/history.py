@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
 
+_MAX_COUNT = 2**53  # larger integers are not exact in all JSON tools
+
 
 @dataclass(frozen=True, eq=False)
 class StatisticsOverTime:
@@ -131,6 +133,12 @@ class RunHistory:
         starts = self.recipe.get("starts") or [self.recipe]
         return [[str(word) for word in start.get("command", [])] for start in starts]
 
+    @property
+    def log_is_cut(self) -> bool:
+        """Whether `metrics.jsonl` ends in half a line, as that of a killed run does."""
+        file = self.folder / METRICS
+        return file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n")
+
     @classmethod
     def load(cls, folder: str | Path, name: str | None = None) -> Self:
         """Read a run, called like its folder unless named.
@@ -220,8 +228,8 @@ def _category(file: Path, field: str, entry: Any) -> CategoryResult:
     name, count, group = entry.get("name"), entry.get("count"), entry.get("group")
     if not isinstance(name, str):
         raise ValueError(f"{file}: {field}.name must be text, got {_kind(name)}")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MAX_COUNT:
+        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r:.60}")
     if not isinstance(group, str | None):
         raise ValueError(f"{file}: {field}.group must be text, got {_kind(group)}")
     return CategoryResult(name, count, _fractions(file, field, _metrics_of(entry)), group)
@@ -277,10 +285,10 @@ def _read_object(file: Path) -> Json:
 
 
 def _read_bytes(file: Path) -> bytes:
+    if not file.is_file():  # a pipe or a device would have no end
+        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run")
     try:
         return file.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run") from None
     except OSError as error:
         raise ValueError(f"{file}: cannot be read ({error.strerror})") from None
 
@@ -293,7 +301,9 @@ def _parse(file: Path, text: bytes, where: str = "content") -> Any:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
 
 
 def _kind(value: Any) -> str:

@@ -134,7 +134,10 @@ def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = N
     name, stored = str(read_recipe(folder).get("recipe", "")), recipe_of_run(folder)
     if name.partition(":")[0] not in MODULES:
         return override(stored, assignments)
-    function = recipe_function(name)
+    try:
+        function = recipe_function(name)
+    except ValueError as error:
+        raise EngineError(f"{folder / RECIPE}: {error}") from None
     given, fields = _split(function, assignments)
     if given:
         arguments = _stored_arguments(folder, function)

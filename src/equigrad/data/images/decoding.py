@@ -1,5 +1,6 @@
 """Opening image files of which nothing is trusted."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,10 @@ from PIL import Image, UnidentifiedImageError
 # Not all that Pillow knows: for some formats, such as EPS, it starts other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MAX_FILE_BYTES = 1 << 28  # of an image file: some formats are read as a whole before anything is known of them
+
+
+# Pillow also logs, and Python prints what nobody handles.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 @contextmanager

@@ -158,7 +158,7 @@ ALIASES = "\n".join(
         (ALIASES, "names: expected a list of names"),
         ("names: " + "[" * 20_000, "not a valid YAML file"),
         ("names: !!python/object/apply:os.system {a: 'touch hacked'}", "names: expected a list"),
-        ("names: [" + "x, " * 400_000 + "]", "expected at most 1,048,576 bytes, got"),
+        ("names: [" + "x, " * 400_000 + "]", "expected at most 524,288 bytes, got"),
         ("names: {0: cat, 999999999: dog}", "names: expected a list of names, or a name for each number"),
     ],
     ids=["aliases", "depth", "code", "length", "number"],

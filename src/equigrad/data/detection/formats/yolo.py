@@ -16,7 +16,7 @@ from equigrad.data.images.sizes import file_image_size
 from equigrad.data.text_files import name_lines, read_small, text_lines
 
 _LABEL = re.compile("[0-9]{1,9}")
-_MAX_YAML = 1 << 20  # bytes: the parser takes a minute for ten times as many
+_MAX_YAML = 1 << 19  # bytes, which take the parser seconds
 _TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
 
