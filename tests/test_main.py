@@ -1,9 +1,13 @@
 """`python -m equigrad` in a folder of somebody else."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import equigrad as package
 
 RECIPE = "from equigrad.recipes import tiny\n\ndef recipe():\n    return tiny.ce()\n"
 
@@ -18,7 +22,9 @@ def planted(tmp_path):
 
 def equigrad(folder, *words):
     line = [sys.executable, "-m", "equigrad", *words]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    # The user's own PYTHONPATH is trusted; this one names the package alone.
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_modules_of_the_current_folder_are_only_imported_when_the_user_names_them(planted):
