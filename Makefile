@@ -10,7 +10,10 @@ QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py 
 INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo lint quick quick-tests quick-pythons test exactness benchmark clean
+# Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
+FUZZ_CASES ?= 1000000
+
+.PHONY: demo lint quick quick-tests quick-pythons test exactness fuzz benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -44,6 +47,10 @@ test: lint
 # Ranks, micro-batches, precisions, wrappers and resumption against one process: measures the table of docs/exactness.md.
 exactness: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.exactness --table docs/exactness.md
+
+# Takes about an hour for each fuzzer; the tests try a few thousand cases of the same kind.
+fuzz: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) $(if $(SEED),--seed $(SEED))
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

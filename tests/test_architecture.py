@@ -13,9 +13,10 @@ from equigrad.cli import main
 PACKAGE = Path(__file__).parents[1] / "src" / "equigrad"
 
 # What the modules of a part may import of the package, besides itself. A name stands for all below it.
-BASE = {"errors", "files", "labels", "lazy", "run_files", "settings"}
+BASE = {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "run_files", "settings", "terminal"}
 ALLOWED = {
     **{part: set() for part in BASE},
+    "errors": {"terminal"},
     "statistics": set(),
     "losses": {"labels", "statistics"},
     "sampling": set(),
@@ -23,10 +24,10 @@ ALLOWED = {
     "decoupling": {"models"},
     "distillation": {"labels", "losses", "statistics"},
     "models": {"labels", "lazy", "statistics"},
-    "data": {"files", "labels", "lazy"},
-    "evaluation": {"files", "labels", "lazy", "data.frequency"},
+    "data": {"arrays", "csv_cells", "files", "labels", "lazy", "terminal"},
+    "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "data.frequency"},
     "engine": {"errors", "files", "run_files", "settings", "statistics"},
-    "analysis": {"files", "lazy", "run_files", "data.frequency"},
+    "analysis": {"arrays", "files", "lazy", "run_files", "data.frequency"},
     "integrations": {"losses", "statistics", "models.scores"},
     "tasks": {
         *(BASE - {"lazy"}),
@@ -35,7 +36,7 @@ ALLOWED = {
     },
     # Settings only: a recipe names parts of tasks, and values of the engine and of models that are settings themselves.
     "recipes": {
-        *("engine", "settings", "tasks"),
+        *("engine", "run_files", "settings", "tasks"),
         "models.backbones.resnets.TORCHVISION",
         "models.detection.pyramids.feature_pyramid.ExtraLevels",
         "models.detection.two_stage.roi_sampling.RoISampler",

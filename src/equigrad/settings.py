@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import inspect
 import itertools
+import math
 import re
 import types
 import typing
@@ -65,7 +66,7 @@ def from_json(kind: Any, content: Any, path: str = "") -> Any:
         elif _fits(content, option):
             return _value(content, option, path)
     shown = content.get(_TYPE, "an object") if isinstance(content, dict) else repr(content)
-    raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {shown}")
+    raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {shown!s:.80}")
 
 
 def override(settings: Settings, assignments: Iterable[str], *, more_names: Iterable[str] = ()) -> Settings:
@@ -232,10 +233,17 @@ def _fits(content: Any, kind: Any) -> bool:
     if typing.get_origin(kind) is tuple:
         return isinstance(content, list)
     if kind is float:
-        return isinstance(content, int | float) and not isinstance(content, bool)
+        return isinstance(content, int | float) and not isinstance(content, bool) and _is_finite(content)
     if kind is Path:
         return isinstance(content, str)
     return kind in (type(None), bool, int, str) and type(content) is kind
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that is too large for a float
+        return False
 
 
 def _value(content: Any, kind: Any, path: str) -> Any:

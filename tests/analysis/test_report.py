@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from analysis.run_folders import NAMES, evaluation, statistics, write_run
 from analysis.test_markup import HOSTILE, Reader
 from browser import needs_browser, visit
+from equigrad.analysis.history import RunHistory
 from equigrad.analysis.report import write_report
 from equigrad.data.frequency import load_frequencies
 
@@ -333,3 +334,12 @@ def test_on_paper_the_figures_are_light_and_fit_the_width(page):
     )
     assert seen.complaints == []
     assert seen.answer == [680, "#1b1f24", True, None]
+
+
+def test_a_log_that_was_cut_is_noticed(tmp_path):
+    folder = write_run(tmp_path / "run")
+    log = folder / "metrics.jsonl"
+    assert not RunHistory.load(folder).log_is_cut
+    log.write_bytes(log.read_bytes()[:-5])
+    assert RunHistory.load(folder).log_is_cut
+    assert "The log of run ends in half a line" in write_report([folder], tmp_path / "a.html").read_text()

@@ -96,3 +96,35 @@ def test_cifar_becomes_arrays(tmp_path):
     assert "expected a name that ends in .npz" in refused.err
     assert equigrad("data", "long-tail", tmp_path, "--output", tmp_path / "lt.npz", "--imbalance-factor", 5).code == 0
     assert "from 5 to 1" in equigrad("data", "counts", tmp_path / "lt.npz").out
+
+
+def test_names_of_folders_neither_move_the_terminal_nor_become_formulas(tmp_path):
+    names = ["\x1b[31mred\x07", "=1+1", "two\nlines"]
+    write_images(tmp_path / "photos", dict.fromkeys(names, 2), size=8)
+    done = equigrad("data", "counts", "photos", "--csv", "counts.csv", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    assert r"\x1b[31mred\x07" in done.out
+    assert r"two\nlines" in done.out
+    assert ",'=1+1," in (tmp_path / "counts.csv").read_text()
+    done = equigrad("data", "long-tail", "photos", "--output", "lt/lt.txt", "--root", "photos", folder=tmp_path)
+    assert "\x1b" not in done.out
+    assert "'=1+1" in (tmp_path / "lt" / "classes.csv").read_text()
+
+
+def test_a_defused_name_is_read_back_as_it_was(tmp_path):
+    write_images(tmp_path / "photos", {"=1+1": 2, "@dog": 2}, size=8)
+    for _ in range(2):  # the second time the names beside the list are compared with those of the folder
+        done = equigrad("data", "long-tail", "photos", "--output", "lt/lt.txt", folder=tmp_path)
+        (tmp_path / "lt" / "lt.txt").unlink(missing_ok=True)
+        assert done.code == 0, done.err
+    equigrad("data", "long-tail", "photos", "--output", "lt/lt.txt", folder=tmp_path)
+    done = equigrad("data", "counts", "lt/lt.txt", "--root", "photos", folder=tmp_path)
+    assert "=1+1" in done.out
+    assert "'=1+1" not in done.out
+
+
+def test_the_name_of_a_missing_file_does_not_move_the_terminal(tmp_path):
+    done = equigrad("data", "counts", "\x1b[2J\nnowhere", folder=tmp_path)
+    assert done.err.startswith(r"equigrad: \x1b[2J nowhere: no such list")
+    assert done.err.count("\n") == 1

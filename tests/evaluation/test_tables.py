@@ -27,6 +27,18 @@ def test_json_has_null_for_unknown_numbers(tmp_path):
     assert rows[0]["name"] == "dog, large"
 
 
+def test_names_are_no_formulas_and_numbers_stay_numbers(tmp_path):
+    rows = [{"name": '=HYPERLINK("http://x")', "AP": -0.5}, {"name": "-1+1", "AP": 1e-7}]
+    text = write_table(rows, tmp_path / "table.csv").read_text()
+    assert text.splitlines() == ["name,AP", '"\'=HYPERLINK(""http://x"")",-0.5', "'-1+1,1e-07"]
+    stored = json.loads(write_table(rows, tmp_path / "table.json").read_text())
+    assert stored == rows
+
+
+def test_a_name_that_is_no_text_is_written_out(tmp_path):
+    assert write_table([{"name": "\ud800"}], tmp_path / "table.csv").read_text() == "name\n\\ud800\n"
+
+
 def test_mappings_are_rows_too(tmp_path):
     assert write_table([{"a": 1, "b": 2}], tmp_path / "t.csv").read_text() == "a,b\n1,2\n"
 

@@ -1,8 +1,13 @@
 """Recipes by name, as JSON, and how those of a run may change."""
 
+import contextlib
 import json
+import shutil
+import sys
 
 import pytest
+import torch
+from PIL import Image
 
 from equigrad.cli import main
 from equigrad.engine import EngineError
@@ -152,3 +157,115 @@ def test_a_run_folder_that_names_a_module_never_has_it_imported(segmentation, tm
     content = json.loads((segmentation / "recipe.json").read_text())
     (folder / "recipe.json").write_text(json.dumps({**content, "recipe": "planted:recipe"}))
     assert changed_recipe(folder, ["training.seed=4"]).training.seed == 4
+
+
+def received(run, folder, **fields):
+    """A copy of a run with other content in its recipe.json."""
+    shutil.copytree(run, folder)
+    content = json.loads((run / "recipe.json").read_text())
+    (folder / "recipe.json").write_text(json.dumps({**content, **fields}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"recipe": "torch.hub:download_url_to_file", "set": ["url=data:,x", "dst=hacked"]},
+        {"recipe": "torch.hub:download_url_to_file", "arguments": {"url": "data:,x", "dst": "hacked"}},
+        {"recipe": "planted:recipe", "set": ["method=ce"]},
+        {"recipe": "tiny:planted", "arguments": {"method": "ce"}},
+        {"recipe": "tiny:replace", "arguments": {"obj": 1}},
+        {"recipe": "tiny.__loader__:get_data", "arguments": {"path": "hacked"}},
+        {"recipe": ["planted", "recipe"]},
+        {"set": [["method=ce"]]},
+        {"arguments": {"method": {"type": "planted"}}},
+    ],
+    ids=lambda fields: str(next(iter(fields.values())))[:40],
+)
+def test_nothing_that_a_received_run_names_is_imported_or_called(segmentation, tmp_path, monkeypatch, capsys, fields):
+    folder = received(segmentation, tmp_path / "received", **fields)
+    (tmp_path / "planted.py").write_text("open('hacked', 'w')")
+    Image.new("RGB", (8, 8)).save(tmp_path / "image.png")
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--set", "method=ce"]):
+        status = main(["predict", str(folder), "image.png", *more])
+        assert capsys.readouterr().err.count("equigrad: ") == status <= 1
+    with contextlib.suppress(EngineError):
+        resumed_recipe(folder, "tiny:segmentation", ["method=softmax_eql"])
+    assert not (tmp_path / "hacked").exists()
+    assert "planted" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["torch.hub:download_url_to_file", "os:system", "subprocess:Popen", "tiny:replace"])
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_what_returns_no_recipe_is_not_called_even_if_the_user_names_it(segmentation, tmp_path, capsys, name, command):
+    victim = tmp_path / "hacked"
+    folder = received(segmentation, tmp_path / "run", set=["url=data:,x", f"dst={victim}"])
+    line = {"train": ["train", name], "evaluate": ["evaluate", str(folder), "--recipe", name]}[command]
+    assert main(line) == 1
+    assert f"recipe '{name}': no such function" in capsys.readouterr().err
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("postponed", [False, True])
+def test_a_recipe_of_the_current_folder_is_used_when_the_user_names_it(tmp_path, monkeypatch, postponed):
+    name = f"own_recipes_{postponed}".lower()
+    (tmp_path / f"{name}.py").write_text(
+        "from __future__ import annotations\n" * postponed + "from equigrad.recipes import tiny\n"
+        "from equigrad.tasks.classification.recipe import ClassificationRecipe\n\n"
+        "def mine() -> ClassificationRecipe:\n    return tiny.ce()\n\ndef helper() -> int:\n    raise SystemExit\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert load(f"{name}:mine") == load("tiny:ce")
+    assert sys.path[-1] == str(tmp_path)  # behind every installed package
+    with pytest.raises(ValueError, match=f"no such function; did you mean {name}:mine|{name} has {name}:mine"):
+        load(f"{name}:helper")
+
+
+@pytest.mark.parametrize(
+    "link", ["predictions", "checkpoints", "metrics.jsonl", "predictions/label_maps", "tensorboard"]
+)
+def test_a_run_whose_links_lead_elsewhere_is_refused_and_nothing_there_changes(segmentation, tmp_path, capsys, link):
+    folder = received(segmentation, tmp_path / "run")
+    victim = tmp_path / "victim"
+    (victim / "label_maps").mkdir(parents=True)
+    (victim / "predictions-0000-00000.npz").touch()
+    before = sorted(victim.rglob("*"))
+    path = folder / link
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(victim / "new" if path.suffix else victim)
+    for line in (["evaluate"], ["predict"], ["train", "tiny:segmentation", "--run"]):
+        tail = {"predict": ["image.png"], "train": ["--resume"]}.get(line[0], [])
+        assert main([*line, str(folder), *tail]) == 1
+        assert f"{path}: a symbolic link that leaves {folder}" in capsys.readouterr().err
+    assert sorted(victim.rglob("*")) == before
+
+
+def test_a_received_run_draws_no_data_where_its_recipe_says(two_stage, tmp_path, capsys):
+    content = json.loads((two_stage / "recipe.json").read_text())
+    content["settings"]["data"]["root"] = str(tmp_path / "elsewhere")
+    folder = received(two_stage, tmp_path / "run", settings=content["settings"])
+    assert main(["evaluate", str(folder)]) == 1
+    assert "elsewhere: the scenes of the run are not there" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
+
+
+class Planted:
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return open, (str(self.file), "w")
+
+
+def test_a_pickled_object_in_a_checkpoint_is_not_built(segmentation, tmp_path, capsys):
+    folder = received(segmentation, tmp_path / "run")
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    torch.save({"model": Planted(tmp_path / "hacked"), "ema": None}, checkpoint)
+    assert main(["evaluate", str(folder)]) == 1
+    shown = capsys.readouterr()
+    assert "cannot load the checkpoint" in shown.out + shown.err
+    assert not (tmp_path / "hacked").exists()

@@ -9,8 +9,6 @@ evaluation.json    see `Evaluation`                                             
 import dataclasses
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.arrays import read_npz
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
 from equigrad.run_files import EVALUATION as EVALUATION, METRICS, RECIPE, STATISTICS
@@ -26,6 +25,8 @@ from equigrad.run_files import EVALUATION as EVALUATION, METRICS, RECIPE, STATIS
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
+
+_MAX_COUNT = 2**53  # larger integers are not exact in all JSON tools
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +133,12 @@ class RunHistory:
         starts = self.recipe.get("starts") or [self.recipe]
         return [[str(word) for word in start.get("command", [])] for start in starts]
 
+    @property
+    def log_is_cut(self) -> bool:
+        """Whether `metrics.jsonl` ends in half a line, as that of a killed run does."""
+        file = self.folder / METRICS
+        return file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n")
+
     @classmethod
     def load(cls, folder: str | Path, name: str | None = None) -> Self:
         """Read a run, called like its folder unless named.
@@ -192,7 +199,7 @@ def _read_metrics(file: Path) -> tuple[Json, ...]:
 
 
 def _read_statistics(file: Path) -> dict[str, StatisticsOverTime]:
-    columns = _read_arrays(file)
+    columns = read_npz(file)
     steps = columns.pop("steps", None)
     if steps is None or steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer) or len(steps) == 0:
         raise ValueError(f"{file}: steps must be (T,) whole numbers with T >= 1")
@@ -215,22 +222,14 @@ def _statistics(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArra
     return StatisticsOverTime(steps, positive.astype(np.float64), columns[f"{path}.negative"].astype(np.float64))
 
 
-def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{file}: not a readable .npz file of plain arrays ({_first_line(error)})") from None
-
-
 def _category(file: Path, field: str, entry: Any) -> CategoryResult:
     if not isinstance(entry, dict):
         raise ValueError(f"{file}: {field} must be an object, got {_kind(entry)}")
     name, count, group = entry.get("name"), entry.get("count"), entry.get("group")
     if not isinstance(name, str):
         raise ValueError(f"{file}: {field}.name must be text, got {_kind(name)}")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MAX_COUNT:
+        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r:.60}")
     if not isinstance(group, str | None):
         raise ValueError(f"{file}: {field}.group must be text, got {_kind(group)}")
     return CategoryResult(name, count, _fractions(file, field, _metrics_of(entry)), group)
@@ -286,10 +285,10 @@ def _read_object(file: Path) -> Json:
 
 
 def _read_bytes(file: Path) -> bytes:
+    if not file.is_file():  # a pipe or a device would have no end
+        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run")
     try:
         return file.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run") from None
     except OSError as error:
         raise ValueError(f"{file}: cannot be read ({error.strerror})") from None
 
@@ -302,7 +301,9 @@ def _parse(file: Path, text: bytes, where: str = "content") -> Any:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
 
 
 def _kind(value: Any) -> str:

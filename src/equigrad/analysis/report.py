@@ -115,6 +115,8 @@ def _notes(comparison: Comparison) -> list[str]:
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
+        if run.history.log_is_cut:
+            notes.append(f"The log of {run.name} ends in half a line: the run was killed, or its file was cut.")
         if run.history.evaluation is None:
             notes.append(f"{run.name} has not been evaluated.")
     if comparison.categories.counts is None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from equigrad.analysis.comparison import evenly_chosen
 from equigrad.data.frequency import Counts, shot_split
+from equigrad.terminal import printable
 
 _NUM_BARS = 20
 _BAR_WIDTH = 40
@@ -41,7 +42,7 @@ def count_text(source: str, counts: Counts, names: Sequence[str]) -> str:
 
 def _summary(source: str, counts: Counts) -> str:
     present = counts[counts > 0]
-    text = f"{source}: {counts.sum():,} images, {len(counts):,} categories"
+    text = f"{printable(source)}: {counts.sum():,} images, {len(counts):,} categories"
     if not len(present):
         return text
     ratio = f"{present.max() / present.min():,.4g}"
@@ -60,8 +61,12 @@ def _groups(counts: Counts) -> list[str]:
 
 def _bars(rows: Sequence[CountRow]) -> list[str]:
     largest = max((row.count for row in rows), default=0) or 1
-    width = min(max(len(row.name) for row in rows), _NAME_WIDTH)
-    return [f"{_short(row.name, width):{width}} {row.count:9,} {_bar(row.count / largest)} {row.group}" for row in rows]
+    names = [printable(row.name) for row in rows]
+    width = min(max(map(len, names)), _NAME_WIDTH)
+    return [
+        f"{_short(name, width):{width}} {row.count:9,} {_bar(row.count / largest)} {row.group}"
+        for name, row in zip(names, rows, strict=True)
+    ]
 
 
 def _short(name: str, width: int) -> str:

@@ -100,12 +100,15 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def _report(source: Path, findings: "Sequence[Finding]", train: "_Images", test: "_Images | None") -> None:
     from equigrad.data.findings import errors
+    from equigrad.terminal import printable
 
     for finding in findings:
         print(finding)
     if faults := errors(findings):
         raise ValueError(f"{source}: {len(faults)} kinds of faults would make training or evaluation wrong")
-    sizes = " and ".join(f"{len(images):,} images of {images.source}" for images in (train, test) if images is not None)
+    sizes = " and ".join(
+        f"{len(images):,} images of {printable(images.source)}" for images in (train, test) if images is not None
+    )
     print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
 
 

@@ -46,13 +46,14 @@ def show_stats(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.detection.stats import detection_stats
     from equigrad.evaluation.tables import write_table
     from equigrad.sampling import CategoryPresence, RepeatFactorSampler
+    from equigrad.terminal import printable
 
     data = read_coco(parsed.file)
     stats = detection_stats(data, groups_by=parsed.groups, num_groups=min(3, len(data.categories)))
     print(stats)
     images, categories = map(torch.from_numpy, stats.presence)
     presence = CategoryPresence(images, categories, stats.num_images, len(stats.categories))
-    print(f"\n{RepeatFactorSampler(presence).preview(category_names=stats.names)}")
+    print(f"\n{RepeatFactorSampler(presence).preview(category_names=[printable(name) for name in stats.names])}")
     if parsed.csv:
         print(write_table(stats.categories, parsed.csv))
     if parsed.figure:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.errors import one_line
+from equigrad.terminal import printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,7 +57,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Draw every image that can be read; ValueError at the end if some could not."""
-    from equigrad.data.images.stores import FolderStore
+    from equigrad.data.images.stores import read_image
     from equigrad.files import write_atomically
 
     files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
@@ -68,7 +69,7 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     num_failed = 0
     for file, target in zip(files, _targets(files, output), strict=True):
         try:
-            image = FolderStore(file.parent).read(file.name)
+            image = read_image(file)
         except OSError as error:
             print(f"equigrad: {one_line(error)}", file=sys.stderr, flush=True)
             num_failed += 1
@@ -78,7 +79,7 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         content = io.BytesIO()
         shown.picture.save(content, "PNG")
         write_atomically(target, content.getvalue())
-        print(f"{file}: {shown.line} -> {target}", flush=True)
+        print(printable(f"{file}: {shown.line} -> {target}"), flush=True)
     if num_failed:
         raise ValueError(f"{num_failed} of {len(files)} images could not be read")
 

@@ -1,12 +1,13 @@
 """A chosen part of a data set on disk: a list of its files, or arrays."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
 
+from equigrad.csv_cells import restored
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.stores import ArrayStore
+from equigrad.data.text_files import csv_table
 from equigrad.evaluation.tables import write_table
 from equigrad.files import atomic_write
 
@@ -45,6 +46,5 @@ def write_subset(images: ImageList, file: Path) -> None:
     images.write(file)
 
 
-def _stored_names(file: Path) -> list[str | None]:
-    with file.open(encoding="utf-8", newline="") as stream:
-        return [row.get("name") for row in csv.DictReader(stream)]
+def _stored_names(file: Path) -> list[str]:
+    return [restored(row.get("name", "")) for row in csv_table(file)]

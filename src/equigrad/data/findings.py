@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from equigrad.terminal import printable
+
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the worst first
 
@@ -27,7 +29,7 @@ class Finding:
         return cls(severity, kind, len(cases), cases[0])
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.kind}: {self.count:,}, the first is {self.first}"
+        return printable(f"{self.severity}: {self.kind}: {self.count:,}, the first is {self.first}")
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

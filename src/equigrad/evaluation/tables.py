@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from equigrad.csv_cells import defused
 from equigrad.files import write_atomically
 
 
 def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
     """Write rows (dataclasses or mappings with the same fields) to a `.csv` or `.json` file; nan becomes empty.
 
-    The file appears complete or not at all.
+    In CSV a name that a spreadsheet would run as a formula has an apostrophe before it (`equigrad.csv_cells`). The file
+    appears complete or not at all.
     """
     file = Path(file)
     records = [_record(row) for row in rows]
@@ -27,7 +29,7 @@ def write_table(rows: Sequence[Any], file: str | os.PathLike[str]) -> Path:
     else:
         raise ValueError(f"{file}: expected a file name that ends in .csv or .json")
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, text.encode())
+    write_atomically(file, text.encode(errors="backslashreplace"))
     return file
 
 
@@ -41,5 +43,9 @@ def _csv(records: Sequence[dict[str, Any]]) -> str:
     if records:
         writer = csv.DictWriter(stream, list(records[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records)
+        writer.writerows({name: _cell(value) for name, value in record.items()} for record in records)
     return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return defused(value) if isinstance(value, str) else value

@@ -3,13 +3,17 @@
 import dataclasses
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
 from equigrad.engine import EngineError
 from equigrad.engine.run_log import read_recipe
-from equigrad.settings import differences, nearest, override, parse_text, to_json
+from equigrad.run_files import RECIPE
+from equigrad.settings import differences, from_json, nearest, override, parse_text, to_json
 from equigrad.tasks.run_folder import Recipe, recipe_of_run
 
 MODULES = (
@@ -64,9 +68,8 @@ def all_recipes() -> Iterator[tuple[str, Callable[..., Recipe]]]:
     """Every recipe of the package, with its name."""
     for module_name in MODULES:
         module = importlib.import_module(f"equigrad.recipes.{module_name}")
-        for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and not name.startswith("_"):
-                yield f"{module_name}:{name}", function
+        for name, function in _recipes_in(module).items():
+            yield f"{module_name}:{name}", function
 
 
 def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
@@ -86,21 +89,24 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
 
 def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
     """The recipe of a run that goes on, from its folder; EngineError if the name or an assignment asks for another."""
+    check_links(folder)
     content = read_recipe(folder)
     if content.get("recipe") != name:
         raise EngineError(f"{folder} is a run of {content.get('recipe')}, which cannot go on as {name}")
-    stored, arguments = _trained_recipe(folder, name), content.get("arguments", {})
-    given, fields = _split(recipe_function(name), assignments)
-    trained_with = {**_defaults(name), **arguments}
+    function = recipe_function(name)
+    stored, arguments = _trained_recipe(folder, name), _stored_arguments(folder, function)
+    given, fields = _split(function, assignments)
+    parameters = inspect.signature(function).parameters
     for argument, value in given.items():
-        if trained_with[argument] != to_json(value):
-            raise EngineError(f"{folder} was trained with {argument}={trained_with[argument]}, not with {value}")
+        trained_with = arguments.get(argument, parameters[argument].default)
+        if trained_with != value:
+            raise EngineError(f"{folder} was trained with {argument}={trained_with}, not with {value}")
     recipe = override(stored, fields)
     for path, (old, new) in differences(stored, recipe).items():
         is_path = path.startswith("data.") and isinstance(new, Path)
         if not is_path and not any(path == allowed or path.startswith(f"{allowed}.") for allowed in MAY_CHANGE):
             raise EngineError(f"{folder} was trained with {path}={old}, which cannot change to {new} when it goes on")
-    return NamedRecipe(name, [*content.get("set", []), *assignments], arguments, recipe)
+    return NamedRecipe(name, [*_stored_assignments(folder), *assignments], arguments, recipe)
 
 
 def _trained_recipe(folder: Path, name: str) -> Recipe:
@@ -110,7 +116,7 @@ def _trained_recipe(folder: Path, name: str) -> Recipe:
     except EngineError:
         if name.partition(":")[0] in MODULES:
             raise
-        return load_recipe(name, [str(assignment) for assignment in read_recipe(folder).get("set", [])]).recipe
+        return load_recipe(name, _stored_assignments(folder)).recipe
 
 
 def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = None) -> Recipe:
@@ -122,20 +128,33 @@ def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = N
         own: name of the user's own recipe, for a run with parts that the package does not know. It is imported, which
             a name in a run folder never is.
     """
+    check_links(folder)
     if own is not None:
-        return load_recipe(own, [*map(str, read_recipe(folder).get("set", [])), *assignments]).recipe
-    content, stored = read_recipe(folder), recipe_of_run(folder)
-    name, arguments = str(content.get("recipe", "")), content.get("arguments", {})
+        return load_recipe(own, [*_stored_assignments(folder), *assignments]).recipe
+    name, stored = str(read_recipe(folder).get("recipe", "")), recipe_of_run(folder)
     if name.partition(":")[0] not in MODULES:
         return override(stored, assignments)
-    function = recipe_function(name)
+    try:
+        function = recipe_function(name)
+    except ValueError as error:
+        raise EngineError(f"{folder / RECIPE}: {error}") from None
     given, fields = _split(function, assignments)
     if given:
+        arguments = _stored_arguments(folder, function)
         # Only what the arguments change is taken over: a default that differs from that of the run stays the run's.
         before, after = function(**arguments), function(**{**arguments, **given})
         changed = {path.partition(".")[0] for path in differences(before, after)}
         stored = dataclasses.replace(stored, **{field: getattr(after, field) for field in changed})
     return override(stored, fields)
+
+
+def check_links(folder: Path) -> None:
+    """EngineError if a symbolic link leaves a run folder: files would be written and removed elsewhere."""
+    inside = os.path.join(os.path.realpath(folder), "")
+    for parent, folders, files in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in (*folders, *files)):
+            if os.path.islink(path) and not os.path.realpath(path).startswith(inside):
+                raise EngineError(f"{path}: a symbolic link that leaves {folder}; all files of a run lie in its folder")
 
 
 def rows_of_recipe(name: str, assignments: Sequence[str] = ()) -> list[list[str]]:
@@ -151,19 +170,65 @@ def recipe_function(name: str) -> Callable[..., Recipe]:
     module_name, separator, function_name = name.partition(":")
     if not separator:
         raise ValueError(f"recipe {name!r}: expected module:function, such as tiny:softmax_eql; see `equigrad recipes`")
-    path = f"equigrad.recipes.{module_name}" if module_name in MODULES else module_name
+    if module_name in MODULES:
+        found = _recipes_in(importlib.import_module(f"equigrad.recipes.{module_name}"))
+    else:
+        functions = inspect.getmembers(_own_module(name), inspect.isfunction)
+        found = {key: function for key, function in functions if _may_return_recipe(function)}
+    if function_name not in found:
+        known = [f"{module_name}:{known}" for known in found]
+        hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
+        raise ValueError(f"recipe {name!r}: no such function{hint}")
+    return found[function_name]
+
+
+def _own_module(name: str) -> ModuleType:
+    """The module of a user's own recipe, which may lie in the current folder; whoever names it there trusts it."""
+    current = os.getcwd()
+    if current not in sys.path:
+        sys.path.append(current)  # last, so that nothing in it is taken for an installed package
     try:
-        module = importlib.import_module(path)
+        return importlib.import_module(name.partition(":")[0])
     except ModuleNotFoundError as error:
         hint = nearest(name, (known for known, _ in all_recipes()))
         raise ValueError(f"recipe {name!r}: {error}{hint}; see `equigrad recipes`") from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        known = [known for known, _ in all_recipes() if known.startswith(f"{module_name}:")]
-        hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
-        raise ValueError(f"recipe {name!r}: no such function{hint}")
-    recipe: Callable[..., Recipe] = function
-    return recipe
+
+
+def _recipes_in(module: ModuleType) -> dict[str, Callable[..., Recipe]]:
+    """The recipes that a module of the package defines."""
+    return {
+        name: function
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def _may_return_recipe(function: Callable[..., Any]) -> bool:
+    """Whether the annotation of a function allows that it returns a recipe; nothing else is ever called."""
+    returned = inspect.signature(function).return_annotation
+    if isinstance(returned, str):  # the module postpones annotations
+        return returned.rpartition(".")[2] in {kind.__name__ for kind in get_args(Recipe)} | {"Recipe"}
+    return returned in (inspect.Signature.empty, Recipe, *get_args(Recipe))
+
+
+def _stored_assignments(folder: Path) -> list[str]:
+    """What a run was started with, by `--set`."""
+    found = read_recipe(folder).get("set", [])
+    if not isinstance(found, list) or not all(isinstance(assignment, str) for assignment in found):
+        raise EngineError(f"{folder / RECIPE}: set: expected a list of a.b=value")
+    return found
+
+
+def _stored_arguments(folder: Path, function: Callable[..., Recipe]) -> dict[str, Any]:
+    """The arguments that a run was started with, each of the type that the function of its recipe wants."""
+    found = read_recipe(folder).get("arguments", {})
+    parameters = inspect.signature(function).parameters
+    if not isinstance(found, dict) or not found.keys() <= parameters.keys():
+        raise EngineError(f"{folder / RECIPE}: arguments: expected values for {', '.join(parameters) or 'none'}")
+    try:
+        return {name: from_json(parameters[name].annotation, value, name) for name, value in found.items()}
+    except ValueError as error:
+        raise EngineError(f"{folder / RECIPE}: arguments: {error}") from None
 
 
 def _split(function: Callable[..., Recipe], assignments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -178,7 +243,3 @@ def _split(function: Callable[..., Recipe], assignments: Sequence[str]) -> tuple
         else:
             fields.append(assignment)
     return arguments, fields
-
-
-def _defaults(name: str) -> dict[str, Any]:
-    return {key: value.default for key, value in inspect.signature(recipe_function(name)).parameters.items()}

@@ -83,7 +83,7 @@ def test_a_truncated_map_is_named(tmp_path):
     store, name = saved(tmp_path, Image.fromarray(noise))
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(OSError, match=r"map.png: cannot read the label map"):
+    with pytest.raises(OSError, match=r"map.png: cannot read the image"):
         read_values(store, name)
 
 
@@ -91,10 +91,7 @@ def test_a_small_file_of_enormous_size_is_refused_before_it_is_decoded(tmp_path)
     stream = io.BytesIO()
     Image.new("1", (12_000, 12_000)).save(stream, "PNG")
     (tmp_path / "map.png").write_bytes(stream.getvalue())
-    with (
-        pytest.warns(Image.DecompressionBombWarning),
-        pytest.raises(OSError, match=r"134,217,728 pixels, got 144,000,000"),
-    ):
+    with pytest.raises(OSError, match=r"134,217,728 pixels, got 144,000,000"):
         read_values(open_store(tmp_path), "map.png")
 
 

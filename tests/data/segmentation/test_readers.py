@@ -14,6 +14,7 @@ from equigrad.data.segmentation.readers import (
     read_label_folders,
     read_scene_parsing,
 )
+from hostile_files import refusal
 from images_on_disk import zip_folder
 from segmentation_on_disk import NAMES, write_pair, write_set
 from shared_data import shared_folder
@@ -185,3 +186,21 @@ def test_camvid_has_31_categories_in_three_parts(split, size):
     labels = data.read_labels(0)
     assert labels.shape == (360, 480)
     assert set(np.unique(labels)) <= {IGNORE, *range(31)}
+
+
+def test_sixty_thousand_names_are_read_at_once(tmp_path):
+    (tmp_path / "names.txt").write_text("".join(f"name {number}\n" for number in range(60_000)))
+    text = refusal(read_label_folders, "images", "labels", tmp_path / "names.txt")
+    assert (
+        text
+        == f"{tmp_path / 'names.txt'}: value 255 is used for two categories, or for a category and for ignored pixels"
+    )
+
+
+def test_a_link_out_of_a_folder_of_label_maps_is_not_followed(tmp_path):
+    folder = write_set(tmp_path / "set", MAPS)
+    (folder / "labels" / "a.png").rename(tmp_path / "secret.png")
+    (folder / "labels" / "a.png").symlink_to(tmp_path / "secret.png")
+    data = read(folder)
+    with pytest.raises(OSError, match=r"labels/a\.png: leaves"):
+        data.read_labels(data.names.index("a"))

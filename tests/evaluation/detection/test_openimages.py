@@ -557,11 +557,11 @@ def test_truth_without_verified_labels_is_refused():
         ({"image_id": [1]}, "rows: image_id"),
         ({"category_id": 5}, "rows: category_id 5 is not one of the 4 categories"),
         ({"category_id": "Dog"}, "rows: category_id 'Dog'"),
-        ({"bbox": [1, 2, 3]}, r"rows: bbox must be four numbers, got \[1, 2, 3\]"),
-        ({"bbox": [1, 2, 3, "x"]}, r"rows: bbox must be four numbers"),
-        ({"score": "high"}, r"rows: score must be a number, got 'high'"),
-        ({"score": math.nan}, "must be finite"),
-        ({"bbox": [0, 0, math.inf, 1]}, "must be finite"),
+        ({"bbox": [1, 2, 3]}, r"rows: bbox must be four finite numbers, got \[1, 2, 3\]"),
+        ({"bbox": [1, 2, 3, "x"]}, r"rows: bbox must be four finite numbers"),
+        ({"score": "high"}, r"rows: score must be a finite number, got 'high'"),
+        ({"score": math.nan}, "rows: score must be a finite number, got nan"),
+        ({"bbox": [0, 0, math.inf, 1]}, "rows: bbox must be four finite numbers"),
     ],
 )
 def test_wrong_rows_are_named(change, message):

@@ -85,10 +85,10 @@ def test_a_folder_without_shards_and_a_broken_shard_are_named(tmp_path, annotati
         read_shards(tmp_path, annotations)
     file = tmp_path / "predictions-0000-00000.npz"
     file.write_bytes(b"not a shard")
-    with pytest.raises(ValueError, match=r"predictions-0000-00000.npz: not a shard"):
+    with pytest.raises(ValueError, match=r"predictions-0000-00000.npz: not a readable .npz"):
         read_shards(tmp_path, annotations)
     np.savez(file, image_ids=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"predictions-0000-00000.npz: not a shard"):  # never unpickled
+    with pytest.raises(ValueError, match=r"predictions-0000-00000.npz: not a readable .npz"):  # never unpickled
         read_shards(tmp_path, annotations)
 
 

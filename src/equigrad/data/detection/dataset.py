@@ -96,7 +96,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
     def fingerprint(self) -> str:
         """A digest that changes with images, annotations and transform (as far as its `repr` shows its settings)."""
         settings = [self.store.fingerprint(), repr(self.transform), repr(self.with_masks)]
-        digest = hashlib.sha256("\n".join([*settings, *self.class_names, *self.paths]).encode())
+        digest = hashlib.sha256("\n".join([*settings, *self.class_names, *self.paths]).encode(errors="surrogatepass"))
         for column in (self.data.offsets, self.data.boxes, self.data.labels, self.data.is_crowd):
             digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()

@@ -72,7 +72,7 @@ class Segmentations:
             raise ValueError("segmentation: the annotation has none")
         try:
             shape = msgspec.json.decode(self.text(index), type=_Annotation).segmentation
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ValueError(f"segmentation: expected polygons or run lengths ({error})") from None
         if not shape:
             raise ValueError("segmentation: expected polygons or run lengths, got an empty value")
@@ -123,7 +123,8 @@ def check_polygons(polygons: list[list[float]]) -> None:
 def _outline(polygon: list[float]) -> float:
     """Length of the outline in pixels, as the sum of the longer axis of each edge."""
     corners = np.array(polygon[: len(polygon) // 2 * 2], float).reshape(-1, 2)
-    return float(np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1, initial=0).sum())
+    with np.errstate(over="ignore"):  # an outline without end is refused by its infinite length
+        return float(np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1, initial=0).sum())
 
 
 def decode_counts(text: bytes) -> NDArray[np.int64]:

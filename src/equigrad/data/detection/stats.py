@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.frequency import Groups, lvis_split
+from equigrad.terminal import printable
 
 GroupsBy = Literal["file", "images", "quantiles"]
 
@@ -63,7 +64,7 @@ class DetectionStats:
         counts = self.image_counts
         present = counts[counts > 0]
         lines = [
-            f"{self.source}: {self.num_images:,} images ({self.num_empty_images:,} without annotation), "
+            f"{printable(self.source)}: {self.num_images:,} images ({self.num_empty_images:,} without annotation), "
             f"{self.num_annotations:,} annotations ({self.num_crowd:,} crowd)",
             f"{len(counts):,} categories, {len(counts) - len(present):,} of them without images",
         ]
@@ -138,7 +139,7 @@ def _groups(data: DetectionData, groups_by: GroupsBy, num_groups: int) -> tuple[
 
 
 def _cells(row: CategoryStats) -> tuple[str, str, str, str]:
-    return row.name, f"{row.images:,}", f"{row.instances:,}", row.group
+    return printable(row.name), f"{row.images:,}", f"{row.instances:,}", row.group
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> str:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 from PIL import Image
 
+from equigrad.csv_cells import defused
+
 Json = dict[str, Any]
 MANIFEST = "manifest.json"  # the settings the folder was made with
 
@@ -91,4 +93,6 @@ def write_json(file: Path, content: Json) -> None:
 def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV file with a header and rows."""
     with file.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([defused(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)

@@ -105,7 +105,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
         """A digest that changes with images, labels and transform (as far as its `repr` shows its settings)."""
         lines = (f"{path} {label}" for path, label in zip(self.images.paths, self.images.labels, strict=True))
         text = "\n".join([self.images.store.fingerprint(), repr(self.transform), *self.class_names, *lines])
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
     def __len__(self) -> int:
         return len(self.images)

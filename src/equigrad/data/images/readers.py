@@ -4,8 +4,8 @@
 `equigrad.data.images.published_lists`.
 """
 
-import csv
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +13,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.arrays import read_npz
+from equigrad.csv_cells import restored
 from equigrad.data.frequency import Counts
 from equigrad.data.images.lists import SUFFIXES, ImageList
-from equigrad.data.images.stores import ArrayStore, ZipStore, open_store, read_npz
+from equigrad.data.images.paths import inside
+from equigrad.data.images.stores import ArrayStore, ZipStore, open_store
+from equigrad.data.text_files import MAX_CATEGORIES, csv_table, name_lines, text_lines
 
 _CIFAR_PIXELS = 3 * 32 * 32
+_LABEL = re.compile(r"-?[0-9]{1,18}")  # what 64 bits hold
 
 
 def read_images(
@@ -58,7 +63,7 @@ def read_image_list(
     """Read lines `path label`.
 
     Args:
-        file: the list. A path may contain spaces; empty lines are skipped.
+        file: the list. A path may contain spaces; empty lines are skipped. A path that leaves the root is refused.
         root: what the paths are relative to: a folder, a `.zip` file, or a `.npz` file with indices as paths.
         num_classes: C; None takes it from the names, or else from the largest label.
         class_names: C names; None reads `classes.csv` beside the list, with the columns `label` and `name`, or else
@@ -71,7 +76,7 @@ def read_image_list(
     if class_names is None:
         class_names = _names_beside(file)
     if class_names is None:
-        class_names = [str(label) for label in range(num_classes or int(labels.max()) + 1)]
+        class_names = _numbered(str(file), num_classes or int(labels.max()) + 1)
     if num_classes is not None and len(class_names) != num_classes:
         raise ValueError(f"{file}: expected {num_classes} category names, got {len(class_names)}")
     return ImageList(open_store(root), paths, labels, tuple(class_names), str(file))
@@ -79,13 +84,13 @@ def read_image_list(
 
 def _parse(file: Path) -> tuple[tuple[str, ...], Counts]:
     paths, labels = [], []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text_lines(file), start=1):
         if not line.strip():
             continue
         path, _, label = line.strip().rpartition(" ")
-        if not path or not label.lstrip("-").isdecimal():
-            raise ValueError(f"{file}, line {number}: expected `path label`, got {line.strip()!r}")
-        paths.append(path.strip())
+        if not path or not _LABEL.fullmatch(label):
+            raise ValueError(f"{file}, line {number}: expected `path label`, got {line.strip()!r:.100}")
+        paths.append(inside(path.strip(), f"{file}, line {number}"))
         labels.append(int(label))
     if not paths:
         raise ValueError(f"{file}: expected lines `path label`, found none")
@@ -96,13 +101,19 @@ def _names_beside(file: Path) -> list[str] | None:
     classes = file.parent / "classes.csv"
     if not classes.is_file():
         return None
-    with classes.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = csv_table(classes)
     if not rows or not {"label", "name"} <= rows[0].keys():
         raise ValueError(f"{classes}: expected the columns label and name")
     if [row["label"] for row in rows] != [str(label) for label in range(len(rows))]:
         raise ValueError(f"{classes}: expected the labels 0..{len(rows) - 1} in order")
-    return [row["name"] for row in rows]
+    return [restored(row["name"]) for row in rows]
+
+
+def _numbered(source: str, num_classes: int) -> list[str]:
+    """Labels as names."""
+    if num_classes > MAX_CATEGORIES:
+        raise ValueError(f"{source}: expected labels below {MAX_CATEGORIES:,}, got {num_classes - 1:,}")
+    return [str(label) for label in range(num_classes)]
 
 
 def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str] | None = None) -> ImageList:
@@ -116,7 +127,7 @@ def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str
     if isinstance(store, ArrayStore):
         raise ValueError(f"{root}: expected a folder or a .zip file with one folder of images for each category")
     if isinstance(store, ZipStore):
-        files: Iterable[str] = store.archive.namelist()
+        files: Iterable[str] = store.paths()
     else:
         files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
     paths = sorted(file for file in files if file.lower().endswith(SUFFIXES) and "/" in file)
@@ -136,9 +147,8 @@ def read_arrays(file: str | os.PathLike[str], *, class_names: Sequence[str] | No
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; expected .npz with images (N, H, W, 3) and labels (N,)")
-    labels: NDArray[Any] = read_npz(file, "labels")
-    store = ArrayStore(read_npz(file, "images"), file)
-    return _array_list(store, labels, class_names, str(file))
+    arrays = read_npz(file, ["images", "labels"])
+    return _array_list(ArrayStore(arrays["images"], file), arrays["labels"], class_names, str(file))
 
 
 def read_cifar(folder: str | os.PathLike[str], split: Literal["train", "test"]) -> ImageList:
@@ -157,7 +167,7 @@ def read_cifar(folder: str | os.PathLike[str], split: Literal["train", "test"]) 
         files = ["test_batch.bin" if num_labels == 1 else "test.bin"]
     records = np.concatenate([_cifar_records(folder / file, num_labels) for file in files])
     images = records[:, num_labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    names = (folder / names_file).read_text(encoding="utf-8").split()
+    names = [name for name in name_lines(folder / names_file) if name]
     store = ArrayStore(np.ascontiguousarray(images), folder / split)
     return _array_list(store, records[:, num_labels - 1], names, f"{folder} ({split})")
 
@@ -175,6 +185,6 @@ def _cifar_records(file: Path, num_labels: int) -> NDArray[np.uint8]:
 def _array_list(store: ArrayStore, labels: NDArray[Any], class_names: Sequence[str] | None, source: str) -> ImageList:
     if labels.shape != (len(store.images),) or not np.issubdtype(labels.dtype, np.integer) or not labels.size:
         raise ValueError(f"{source}: labels must be {len(store.images)} integers, got {labels.shape} {labels.dtype}")
-    names = class_names if class_names is not None else [str(label) for label in range(int(labels.max()) + 1)]
+    names = class_names if class_names is not None else _numbered(source, int(labels.max()) + 1)
     paths = tuple(str(index) for index in range(len(labels)))
     return ImageList(store, paths, labels.astype(np.int64), tuple(names), source)

@@ -1,29 +1,23 @@
 """Height and width of images, read from the headers of their files: no pixel is decoded."""
 
 import io
-import warnings
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
-from PIL import Image
-
+from equigrad.data.images.decoding import check_file_size, opened_image
 from equigrad.data.images.stores import FolderStore, ImageStore
 
 
-def image_size(file: Path | BinaryIO) -> tuple[int, int]:
+def image_size(file: Path | IO[bytes]) -> tuple[int, int]:
     """Height and width; OSError if it is no image, or one that Pillow takes for a decompression bomb."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
-                return image.height, image.width
-    except Exception as error:  # Pillow's readers raise nearly anything on damaged files
-        raise OSError(f"cannot read the image ({error})") from None
+    with opened_image(file) as image:
+        return image.height, image.width
 
 
 def file_image_size(file: Path) -> tuple[int, int]:
     """Height and width of an image file; the OSError names the file."""
     try:
+        check_file_size(file.stat().st_size)
         return image_size(file)
     except OSError as error:
         raise OSError(f"{file}: {error}") from None
@@ -33,8 +27,10 @@ def stored_image_size(store: ImageStore, path: str) -> tuple[int, int]:
     """Height and width of an image in a store; the FileNotFoundError or OSError names the image."""
     if store.size(path) is None:
         raise FileNotFoundError(f"{store.name(path)}: no such image")
+    if isinstance(store, FolderStore):  # only the header is read, not the whole file
+        return file_image_size(store.file(path))
+    content = io.BytesIO(store.content(path))
     try:
-        # From a folder only the header is read, not the whole file.
-        return image_size(store.root / path if isinstance(store, FolderStore) else io.BytesIO(store.content(path)))
+        return image_size(content)
     except OSError as error:
         raise OSError(f"{store.name(path)}: {error}") from None

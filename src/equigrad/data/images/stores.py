@@ -3,17 +3,19 @@
 import hashlib
 import io
 import os
+import stat
 import zipfile
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-# What Pillow and zipfile raise for damaged images.
-_UNREADABLE = (OSError, EOFError, SyntaxError, ValueError, zlib.error, zipfile.BadZipFile, Image.DecompressionBombError)
+from equigrad.arrays import read_npz
+from equigrad.data.images.decoding import check_file_size, opened_image
+from equigrad.data.images.paths import inside, linked_inside
 
 
 class ImageStore(Protocol):
@@ -52,36 +54,39 @@ def open_store(root: str | os.PathLike[str]) -> ImageStore:
     if root.suffix == ".zip":
         return ZipStore(root)
     if root.suffix == ".npz":
-        return ArrayStore(read_npz(root, "images"), root)
+        return ArrayStore(read_npz(root, ["images"])["images"], root)
     raise ValueError(f"{root}: images must be a folder, a .zip or a .npz file")
 
 
 class FolderStore:
-    """Image files below a folder."""
+    """Image files below a folder.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: what paths are relative to.
+        within: folders in which the files must lie, symbolic links followed; without any, the root.
+    """
+
+    def __init__(self, root: Path, within: Sequence[Path] = ()) -> None:
         self.root = root
+        self.within = tuple(within) or (root,)
 
     def read(self, path: str) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        try:
-            with (self.root / path).open("rb") as stream:
-                return _decoded(stream)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{self.name(path)}: no such image") from None
-        except _UNREADABLE as error:
-            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+        return read_image(self.file(path))
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
-        return (self.root / path).read_bytes()
+        file = self.file(path)
+        _check_size(self.name(path), _file_size(file))
+        return file.read_bytes()
 
     def size(self, path: str) -> int | None:
         """File size in bytes, or None if there is no such file."""
-        try:
-            return (self.root / path).stat().st_size
-        except OSError:
-            return None
+        return _file_size(self.root / path)
+
+    def file(self, path: str) -> Path:
+        """The file of an image; OSError if a symbolic link leads out of the folder."""
+        return linked_inside(self.root / path, *self.within)
 
     def name(self, path: str) -> str:
         """The path of the file, root included."""
@@ -106,27 +111,30 @@ class ZipStore:
         if self._archive is None or self._process != os.getpid():
             try:
                 self._archive = zipfile.ZipFile(self.root)
-            except zipfile.BadZipFile as error:
+            except Exception as error:  # zipfile raises nearly anything on damaged archives
                 raise OSError(f"{self.root}: not a zip archive ({error})") from None
             self._process = os.getpid()
         return self._archive
+
+    def paths(self) -> list[str]:
+        """The files of the archive; ValueError if the path of one leaves it."""
+        return [inside(path, str(self.root)) for path in self.archive.namelist() if not path.endswith("/")]
 
     def __getstate__(self) -> dict[str, object]:
         return {"root": self.root, "_archive": None, "_process": 0}
 
     def read(self, path: str) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        try:
-            with self.archive.open(path) as stream:
-                return _decoded(stream)  # type: ignore[arg-type]
-        except KeyError:
-            raise FileNotFoundError(f"{self.name(path)}: no such image") from None
-        except _UNREADABLE as error:
-            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+        return _decoded(io.BytesIO(self.content(path)), self.name(path))
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
-        return self.archive.read(path)
+        # An archive of a kilobyte can hold gigabytes; zipfile gives at most as much as the archive declares.
+        _check_size(self.name(path), self.size(path))
+        try:
+            return self.archive.read(path)
+        except Exception as error:  # zipfile raises nearly anything on damaged archives
+            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from None
 
     def size(self, path: str) -> int | None:
         """Uncompressed size in bytes, or None if there is no such file."""
@@ -165,7 +173,8 @@ class ArrayStore:
 
     def size(self, path: str) -> int | None:
         """Bytes of an image's pixels, or None if there is no such index."""
-        return self.images[0].nbytes if path.isdecimal() and int(path) < len(self.images) else None
+        is_index = path.isdecimal() and len(path) < 20 and int(path) < len(self.images)
+        return self.images[0].nbytes if is_index else None
 
     def name(self, path: str) -> str:
         """The file followed by the index in brackets."""
@@ -189,11 +198,7 @@ class MemoryStore:
 
     def read(self, path: str) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        content = self.content(path)
-        try:
-            return _decoded(io.BytesIO(content))
-        except _UNREADABLE as error:
-            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from error
+        return _decoded(io.BytesIO(self.content(path)), self.name(path))
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -214,21 +219,34 @@ class MemoryStore:
         return hashlib.sha256(b"".join(self.files.values())).hexdigest()
 
 
-def read_npz(file: Path, name: str) -> NDArray[np.uint8]:
-    """Read one array of an `.npz` file; pickled arrays are refused."""
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            if name not in arrays:
-                raise ValueError(f"{file}: expected an array named {name!r}, found {sorted(arrays)}")
-            array: NDArray[np.uint8] = arrays[name]
-            return array
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{file}: not an .npz file ({error})") from None
+def read_image(file: Path) -> Image.Image:
+    """Decode an image file to RGB; FileNotFoundError or OSError names it."""
+    _check_size(str(file), _file_size(file))
+    with file.open("rb") as stream:
+        return _decoded(stream, str(file))
 
 
-def _decoded(stream: BinaryIO) -> Image.Image:
+def _file_size(file: Path) -> int | None:
+    """Size in bytes; None if there is no such file, or a pipe or a device, which would have no end."""
     try:
-        with Image.open(stream) as image:
+        status = file.stat()
+    except (OSError, ValueError):  # ValueError: a name with a null character
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _check_size(name: str, size: int | None) -> None:
+    if size is None:
+        raise FileNotFoundError(f"{name}: no such image")
+    try:
+        check_file_size(size)
+    except OSError as error:
+        raise OSError(f"{name}: {error}") from None
+
+
+def _decoded(stream: IO[bytes], name: str) -> Image.Image:
+    try:
+        with opened_image(stream) as image:
             return image.convert("RGB")
-    except UnidentifiedImageError:  # its message would show the stream object; the caller adds the name
-        raise UnidentifiedImageError("not an image, or of a format that Pillow does not read") from None
+    except OSError as error:
+        raise OSError(f"{name}: {error}") from None

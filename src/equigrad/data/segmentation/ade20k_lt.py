@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.category_pixels import CategoryPixels, Progress, count_pixels
 from equigrad.data.segmentation.data import SegmentationData
+from equigrad.terminal import printable
 
 Presence = NDArray[np.bool_]  # (N, C): which categories are in which images
 Reading = Literal["quota", "union", "top_up", "drop", "rarest"]
@@ -156,9 +157,9 @@ def report(subset: Subset, class_names: Sequence[str], num_images: int, head_fir
         if len(members):
             lines.append(_row(f"{name}, mean of {len(members)}", subset, members))
     for category in dict.fromkeys((*head_first[:3], *head_first[-3:])):
-        lines.append(_row(class_names[category].split(";")[0], subset, np.array([category])))
+        lines.append(_row(printable(class_names[category].split(";")[0]), subset, np.array([category])))
     if len(subset.lost):
-        names = ", ".join(class_names[category] for category in subset.lost)
+        names = ", ".join(printable(class_names[category]) for category in subset.lost)
         lines.append(f"categories that lost all their images: {names}")
     return "\n".join(lines)
 

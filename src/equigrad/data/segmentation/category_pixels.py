@@ -1,7 +1,6 @@
 """Counting the pixels of each category in every image: one pass over the label maps, with an optional cache file."""
 
 import sys
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from equigrad.arrays import read_npz
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationData
 from equigrad.files import atomic_write
@@ -129,12 +129,12 @@ def _unchanged(reading: Any) -> Any:
 def _read_cache(cache: Path, data: SegmentationData) -> CategoryPixels | None:
     """The cached counts, or None if the file is missing, damaged, or belongs to other data."""
     try:
-        with np.load(cache, allow_pickle=False) as arrays:
-            if str(arrays["fingerprint"]) != data.fingerprint():
-                return None
-            return CategoryPixels(arrays["pixels"], arrays["ignored"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        arrays = read_npz(cache, ["fingerprint", "pixels", "ignored"])
+    except ValueError:
         return None
+    if str(arrays["fingerprint"]) != data.fingerprint():
+        return None
+    return CategoryPixels(arrays["pixels"], arrays["ignored"])
 
 
 def _write_cache(cache: Path, data: SegmentationData, counted: CategoryPixels) -> None:

@@ -11,6 +11,7 @@ from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.segmentation.category_pixels import CategoryPixels, LabelReading, Progress, scan_label_maps
 from equigrad.data.segmentation.data import SegmentationData
 from equigrad.data.segmentation.label_maps import check_sizes
+from equigrad.terminal import printable
 
 
 def check_label_maps(
@@ -67,8 +68,9 @@ def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
     labelled, ignored = int(counts.sum()), int(pixels.ignored.sum())
     order = np.argsort(-counts, kind="stable")
     present = order[counts[order] > 0]
+    categories = f"{data.num_classes} categories, {len(present)} of them present"
     lines = [
-        f"{data.source}: {len(data):,} images, {data.num_classes} categories, {len(present)} of them present",
+        f"{printable(data.source)}: {len(data):,} images, {categories}",
         f"ignored pixels: {ignored / max(labelled + ignored, 1):.1%}",
     ]
     if len(present):
@@ -76,7 +78,8 @@ def describe(data: SegmentationData, pixels: CategoryPixels) -> str:
         lines.append(f"pixels of the most frequent category over those of the rarest: {imbalance:,.0f}")
     lines.append(f"{'category':28}{'pixels':>14}{'share':>9}{'images':>9}")
     lines += [
-        f"{data.class_names[label][:27]:28}{counts[label]:14,}{counts[label] / max(labelled, 1):9.3%}{images[label]:9,}"
+        f"{printable(data.class_names[label])[:27]:28}"
+        f"{counts[label]:14,}{counts[label] / max(labelled, 1):9.3%}{images[label]:9,}"
         for label in order
     ]
     return "\n".join(lines)

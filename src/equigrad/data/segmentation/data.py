@@ -27,6 +27,7 @@ from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from equigrad.data.images.stores import ImageStore
 from equigrad.data.segmentation.label_maps import LabelMap, LabelValues, check_sizes, read_values
+from equigrad.data.text_files import text_lines
 from equigrad.files import write_atomically
 
 Sample = tuple[Tensor, dict[str, Any]]
@@ -83,13 +84,15 @@ class SegmentationData:
         file = Path(file)
         if not file.is_file():
             raise FileNotFoundError(f"{file}: no such list of images; expected one name on each line")
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
         index_of = {name: index for index, name in enumerate(self.names)}
-        for number, line in enumerate(lines, start=1):
+        chosen = []
+        for number, line in enumerate(text_lines(file), start=1):
             # Names are only looked up, so a list cannot name files outside the data's folder.
-            if line and line not in index_of:
-                raise ValueError(f"{file}, line {number}: {self.source} has no image named {line!r}")
-        chosen = [index_of[line] for line in lines if line]
+            name = line.strip()
+            if name and name not in index_of:
+                raise ValueError(f"{file}, line {number}: {self.source} has no image named {name!r:.100}")
+            if name:
+                chosen.append(index_of[name])
         if not chosen:
             raise ValueError(f"{file}: expected the name of an image on each line, found none")
         return replace(self.subset(chosen), source=str(file))
@@ -106,7 +109,7 @@ class SegmentationData:
         sizes = (f"{path} {self.label_store.size(path)}" for path in self.label_paths)
         stores = (self.store.fingerprint(), self.label_store.fingerprint(), repr(self.values))
         text = "\n".join([*stores, *self.class_names, *self.paths, *sizes])
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class SegmentationDataset(Dataset[Sample]):

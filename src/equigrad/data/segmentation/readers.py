@@ -3,23 +3,26 @@
 Images and label maps are in a folder, or in a zip archive that is read without unpacking.
 """
 
-import csv
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from equigrad.csv_cells import restored
 from equigrad.data.frequency import load_frequencies
 from equigrad.data.images.lists import SUFFIXES
-from equigrad.data.images.stores import ArrayStore, ImageStore, ZipStore, open_store
+from equigrad.data.images.stores import ArrayStore, FolderStore, ImageStore, ZipStore, open_store
 from equigrad.data.segmentation.data import SegmentationData, stem
 from equigrad.data.segmentation.label_maps import LabelValues
+from equigrad.data.text_files import csv_table, name_lines
 
 PathLike = str | os.PathLike[str]
 ClassNames = PathLike | Sequence[str]  # a file of names, or the names
 
 _ID_COLUMNS = ("id", "idx", "label", "value", "index")
 _VOID = 255
+_VALUE = re.compile("[0-9]{1,9}")
 
 
 def read_label_folders(
@@ -41,7 +44,10 @@ def read_label_folders(
         ignored: values of pixels that do not count.
     """
     names, values = _names_and_values(class_names)
-    meaning = LabelValues(values, (ignored,) if isinstance(ignored, int) else tuple(ignored))
+    try:
+        meaning = LabelValues(values, (ignored,) if isinstance(ignored, int) else tuple(ignored))
+    except ValueError as error:
+        raise ValueError(f"{class_names}: {error}") from None
     return _paired(open_store(root), Path(images).as_posix(), Path(labels).as_posix(), names, meaning)
 
 
@@ -83,6 +89,8 @@ def _paired(
     store: ImageStore, images: str, labels: str, class_names: Sequence[str], values: LabelValues
 ) -> SegmentationData:
     """The images and label maps of two folders, matched by name; ValueError if one has no partner."""
+    if isinstance(store, FolderStore):  # users name the two folders, so these may lie anywhere
+        store = FolderStore(store.root, within=(store.root / images, store.root / labels))
     pictures, maps = _files(store, images), _files(store, labels)
     for kind, found, folder in (("images", pictures, images), ("label maps", maps, labels)):
         if not found:
@@ -105,7 +113,7 @@ def _files(store: ImageStore, folder: str) -> dict[str, str]:
         raise ValueError(f"{store.root}: expected a folder or a .zip file")
     if isinstance(store, ZipStore):
         prefix = f"{folder}/"
-        below: Iterable[str] = (path[len(prefix) :] for path in store.archive.namelist() if path.startswith(prefix))
+        below: Iterable[str] = (path[len(prefix) :] for path in store.paths() if path.startswith(prefix))
     else:
         base = store.root / folder
         below = (path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
@@ -123,7 +131,7 @@ def _files(store: ImageStore, folder: str) -> dict[str, str]:
 def _top(store: ImageStore, folder: str) -> str:
     """The path before `folder` in a store: empty, or the one folder that contains it, with a slash."""
     if isinstance(store, ZipStore):
-        tops = sorted({path[: path.index(f"{folder}/")] for path in store.archive.namelist() if f"{folder}/" in path})
+        tops = sorted({path[: path.index(f"{folder}/")] for path in store.paths() if f"{folder}/" in path})
     else:
         found = [store.root / folder, *sorted(store.root.glob(f"*/{folder}"))]
         tops = [path.relative_to(store.root).as_posix().removesuffix(folder) for path in found if path.is_dir()]
@@ -143,19 +151,20 @@ def _names_and_values(class_names: ClassNames) -> tuple[tuple[str, ...], tuple[i
 
 
 def _named_lines(file: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    names = tuple(line.strip() for line in file.read_text(encoding="utf-8").rstrip().splitlines())
+    names = name_lines(file)
+    while names and not names[-1]:  # empty lines at the end
+        names.pop()
     if not names or not all(names):
         raise ValueError(f"{file}: expected the name of a category on every line")
-    return names, tuple(range(len(names)))
+    return tuple(names), tuple(range(len(names)))
 
 
 def _named_rows(file: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        rows = [{(key or "").lower(): value for key, value in row.items()} for row in csv.DictReader(stream)]
+    rows = csv_table(file)
     column = next((name for name in _ID_COLUMNS if rows and name in rows[0]), None)
     if column is None or "name" not in rows[0]:
         raise ValueError(f"{file}: expected the columns id and name, and a row for each category")
     for number, row in enumerate(rows, start=2):
-        if not (row[column] or "").strip().isdecimal() or not (row["name"] or "").strip():
+        if not _VALUE.fullmatch(row[column].strip()) or not row["name"].strip():
             raise ValueError(f"{file}, line {number}: expected a whole number as {column} and a name")
-    return tuple(row["name"].strip() for row in rows), tuple(int(row[column]) for row in rows)
+    return tuple(restored(row["name"]).strip() for row in rows), tuple(int(row[column]) for row in rows)

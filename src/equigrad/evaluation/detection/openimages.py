@@ -28,6 +28,7 @@ from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_a
 
 NUM_GROUPS = 5
 ROWS_AT_ONCE = 50_000
+MAX_NUMBER = 1e9  # pixels, or a score
 
 
 class Hierarchy(Protocol):
@@ -280,15 +281,19 @@ def _numbers(rows: Sequence[Mapping[str, Any]], name: str, shape: tuple[int, ...
     """A field of all rows, (N, *shape)."""
     values = [_field(row, name, source) for row in rows]
     try:
-        return np.array(values, dtype=np.float64).reshape(len(rows), *shape)
-    except (TypeError, ValueError):
+        numbers = np.array(values, dtype=np.float64).reshape(len(rows), *shape)
+    except (TypeError, ValueError, OverflowError):
+        numbers = None
+    if numbers is None or not (np.abs(numbers) <= MAX_NUMBER).all():
         wrong = next(value for value in values if not _is_numeric(value, shape))
-        expected = "four numbers" if shape else "a number"
-        raise ValueError(f"{source}: {name} must be {expected}, got {wrong!r}") from None
+        expected = "four finite numbers" if shape else "a finite number"
+        raise ValueError(f"{source}: {name} must be {expected}, got {wrong!r:.60}")
+    return numbers
 
 
 def _is_numeric(value: Any, shape: tuple[int, ...]) -> bool:
     try:
-        return np.array(value, dtype=np.float64).shape == shape
-    except (TypeError, ValueError):
+        numbers = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         return False
+    return numbers.shape == shape and bool((np.abs(numbers) <= MAX_NUMBER).all())

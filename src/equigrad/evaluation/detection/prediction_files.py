@@ -23,6 +23,7 @@ from equigrad.evaluation.detection.predictions import IdTable, Predictions
 from equigrad.files import atomic_write
 
 FLOAT_MAX = sys.float_info.max
+MAX_COORDINATE = 1e9  # pixels
 ENTRIES_AT_ONCE = 1000  # few enough for the cache of the processor
 
 
@@ -162,15 +163,21 @@ class _Reader:
 
 
 def _column(entries: list[Any], field: str, kinds: str) -> NDArray[Any]:
-    values = np.array([entry[field] for entry in entries])
+    values = _array([entry[field] for entry in entries])
     _require(values.ndim == 1 and values.dtype.kind in kinds, "a number")
     return values
 
 
+def _array(values: list[Any]) -> NDArray[Any]:
+    """Numbers as an array; whole numbers beyond 64 bits become floats."""
+    array = np.array(values)
+    return array.astype(np.float64) if array.dtype.kind in "Ou" else array
+
+
 def _boxes(entries: list[Any]) -> Floats:
-    boxes = np.array([entry["bbox"] for entry in entries])
+    boxes = _array([entry["bbox"] for entry in entries])
     _require(boxes.shape == (len(entries), 4) and boxes.dtype.kind in "if", "four numbers")
-    _require(np.isfinite(boxes).all() and (boxes[:, 2:] >= 0).all(), "sides from 0")
+    _require((np.abs(boxes) <= MAX_COORDINATE).all() and (boxes[:, 2:] >= 0).all(), "sides from 0")
     return boxes.astype(np.float64)
 
 
@@ -213,8 +220,12 @@ def _score(value: Any) -> None:
 
 
 def _box(value: Any) -> None:
-    is_box = isinstance(value, list) and len(value) == 4 and all(map(_is_finite, value)) and min(value[2:]) >= 0
-    _require(is_box, "x, y, width, height: four finite numbers, the sides from 0")
+    is_box = isinstance(value, list) and len(value) == 4 and all(map(_is_coordinate, value)) and min(value[2:]) >= 0
+    _require(is_box, "x, y, width, height: four finite numbers in pixels, the sides from 0")
+
+
+def _is_coordinate(value: Any) -> bool:
+    return _is_finite(value) and abs(value) <= MAX_COORDINATE
 
 
 def _is_whole(value: Any) -> bool:

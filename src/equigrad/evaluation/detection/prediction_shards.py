@@ -5,7 +5,6 @@ A shard is an `.npz` file. It takes 24 bytes for each detection, where JSON take
 """
 
 import os
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from equigrad.arrays import read_npz
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Ints
 from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
@@ -102,7 +102,7 @@ def remove_shards(folder: Path) -> None:
 
 def finished_images(folder: str | os.PathLike[str]) -> Ints:
     """Ids of the images whose detections are on disk, ascending."""
-    parts = [_load(file)["image_ids"] for file in _shards(Path(folder))]
+    parts = [read_npz(file, ["image_ids"])["image_ids"] for file in _shards(Path(folder))]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
@@ -123,17 +123,9 @@ def _shards(folder: Path) -> list[Path]:
     return sorted(folder.glob("predictions-*.npz"))
 
 
-def _load(file: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(file, allow_pickle=False) as content:
-            return dict(content)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file}: not a shard of predictions ({error})") from None
-
-
 def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:
     """Read a shard without the images in `seen`, and add its images to `seen`."""
-    content = _load(file)
+    content = read_npz(file)
     try:
         images = IdTable(annotations.image_ids).indices(content["image_ids"])
         labels = IdTable(annotations.categories.ids).indices(content["category_ids"])

@@ -15,6 +15,7 @@ from equigrad.data.frequency import Counts, exponential_profile, load_frequencie
 from equigrad.data.glyphs.files import write_detection
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.glyphs.scenes import SCENE
+from equigrad.data.glyphs.writing import MANIFEST
 from equigrad.data.held_out import held_out
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, Protocol as Benchmark
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
@@ -159,6 +160,11 @@ class GlyphObjects:
     image_size: int = 96
     difficulty: float = 0.2
     seed: int = 0
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the files are there."""
+        return (self.root / MANIFEST).is_file()
 
     def load(self, *, with_masks: bool) -> DetectionSets:
         """Read both sets, after writing them if need be."""

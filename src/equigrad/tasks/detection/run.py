@@ -20,7 +20,7 @@ from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, Shuffle
 from equigrad.sampling.presence import CategoryPresence
 from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.categories import TrainedCategories
-from equigrad.tasks.detection.data import DetectionSets
+from equigrad.tasks.detection.data import DetectionSets, GlyphObjects
 from equigrad.tasks.detection.original_image import to_original_image
 from equigrad.tasks.detection.predictor import DetectionPredictor
 from equigrad.tasks.detection.recipe import DetectionRecipe
@@ -86,7 +86,7 @@ def train(
 
 def evaluate(recipe: DetectionRecipe, folder: Path) -> EvaluationResult:
     """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
-    sets = recipe.data.load(with_masks=recipe.with_masks)
+    sets = _stored_sets(recipe)
     categories = TrainedCategories.of(sets.train.data)
     model = trained_model(recipe, categories, folder).to(best_accelerator())
     result = evaluate_model(recipe, model, sets, folder / PREDICTIONS)
@@ -100,10 +100,18 @@ def predictor(recipe: DetectionRecipe, folder: Path) -> "Callable[[Image.Image],
     if (folder / CATEGORIES).exists():
         categories = TrainedCategories.load(folder)
     else:  # a folder that lost it
-        categories = TrainedCategories.of(recipe.data.load(with_masks=recipe.with_masks).train.data)
+        categories = TrainedCategories.of(_stored_sets(recipe).train.data)
     model = trained_model(recipe, categories, folder).to(best_accelerator())
     preprocessing = recipe.preprocessing
     return DetectionPredictor(model, categories, preprocessing.testing(), preprocessing.collate(), recipe.shown)
+
+
+def _stored_sets(recipe: DetectionRecipe) -> DetectionSets:
+    """The data of a finished run, whose folder may come from anybody: nothing is drawn where its recipe says."""
+    if isinstance(recipe.data, GlyphObjects) and not recipe.data.is_drawn:
+        root = recipe.data.root
+        raise EngineError(f"{root}: the scenes of the run are not there; draw them by a training with data.root={root}")
+    return recipe.data.load(with_masks=recipe.with_masks)
 
 
 def build_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:

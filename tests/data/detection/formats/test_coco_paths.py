@@ -4,7 +4,8 @@ import posixpath
 import pytest
 from hypothesis import example, given, strategies as st
 
-from equigrad.data.detection.formats.coco_paths import image_path, inside
+from equigrad.data.detection.formats.coco_paths import image_path
+from equigrad.data.images.paths import inside
 
 pieces = st.sampled_from(["..", ".", "", "a", "b.jpg", "C:", "c:x", "...", "~", "\0", "\ud800"]) | st.text(max_size=3)
 paths = st.lists(pieces, max_size=5).flatmap(lambda parts: st.sampled_from(["/".join(parts), "\\".join(parts)]))

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from detection_on_disk import coco, write_json
 from equigrad.data.detection.formats.coco_text import decoded, fault, open_coco
+from hostile_files import refusal
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=5),
@@ -87,3 +88,14 @@ def test_a_record_that_cannot_be_decoded_is_named_with_its_field(tmp_path, recor
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=Box)
     assert fault(tmp_path / "a.json", "annotation", 2, text, caught.value) == f"{tmp_path / 'a.json'}: {message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 10_000_000, '{"images": [' + '{"a":' * 5_000_000, '{"images": [], "categories": [{"id": ' + "9" * 5_000_000],
+    ids=["lists", "objects", "number"],
+)
+def test_a_hostile_file_is_refused(tmp_path, text):
+    file = tmp_path / "a.json"
+    file.write_text(text)
+    assert refusal(open_coco, file).startswith(f"{file}: ")

@@ -1,8 +1,11 @@
+import os
+
 import numpy as np
 import pytest
 
 from equigrad.data.detection.formats import csv_blocks as module
 from equigrad.data.detection.formats.csv_blocks import csv_blocks
+from hostile_files import refusal
 
 TYPES = {"ImageID": "S8", "XMin": "f8"}
 
@@ -84,3 +87,15 @@ def test_a_row_that_breaks_a_rule_is_named_by_its_line_and_field(file, monkeypat
     first.require(first["XMin"] >= 0, "XMin", "at least 0")
     with pytest.raises(ValueError, match=r"rows\.csv, line 6: XMin must be at least 0, got '-4'"):
         second.require(second["XMin"] >= 0, "XMin", "at least 0")
+
+
+def test_a_line_without_end_is_refused(tmp_path):
+    file = tmp_path / "boxes.csv"
+    for start in (b"", b"ImageID,XMin\n"):
+        file.write_bytes(start)
+        os.truncate(file, 4 << 30)
+        assert refusal(read_all, file) == f"{file}: expected lines of up to 1,048,576 bytes, got a longer one"
+
+
+def read_all(file):
+    return list(csv_blocks(file, {"ImageID": "S32", "XMin": "f8"}))

@@ -4,6 +4,7 @@ from PIL import Image
 from equigrad.data.detection.checks import check_detection
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.voc import convert_voc
+from hostile_files import refusal
 
 
 def voc_object(name="dog", box=(2, 3, 5, 8), difficult=0):
@@ -100,3 +101,37 @@ def test_an_image_that_cannot_be_read_is_named(folder, tmp_path):
 def test_a_folder_without_annotations_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected annotations \(\*.xml\), found none"):
         convert_voc(tmp_path, tmp_path / "a.json")
+
+
+def test_lists_of_splits_stay_in_the_folder(folder, tmp_path):
+    (folder / "ImageSets" / "Main").mkdir(parents=True)
+    (folder / "ImageSets" / "Main" / "train.txt").write_text("a\n../../secret\n")
+    with pytest.raises(
+        ValueError, match=r"train\.txt: expected a path inside the folder of images, got '\.\./\.\./secret'"
+    ):
+        convert_voc(folder, tmp_path / "a.json", split="train")
+
+
+@pytest.mark.parametrize("link", ["JPEGImages/a.jpg", "Annotations/a.xml"])
+def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path, link):
+    (folder / link).rename(tmp_path / "secret")
+    (folder / link).symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match=f"{link}: leaves"):
+        convert_voc(folder, tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotation>" + "<object>" * 1_000_000, "nested too deeply"),
+        ("<annotation>" + "x\n" * 9_000_000, "expected at most 16,777,216 bytes"),
+        ("<annotation><filename>" + "x\n" * 6_000_000, "not XML"),
+        ('<!DOCTYPE a [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><annotation>&b;</annotation>', "are not accepted"),
+    ],
+    ids=["depth", "length", "text", "entities"],
+)
+def test_a_hostile_annotation_is_refused(folder, tmp_path, text, message):
+    (folder / "Annotations" / "a.xml").write_text(text)
+    refused = refusal(convert_voc, folder, tmp_path / "a.json")
+    assert refused.startswith(str(folder / "Annotations" / "a.xml"))
+    assert message in refused

@@ -5,6 +5,7 @@ from PIL import Image
 from equigrad.data.detection.checks import check_detection
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.yolo import convert_yolo
+from hostile_files import refusal
 
 
 def picture(file, size=(20, 10)):
@@ -137,3 +138,49 @@ def test_boxes_of_a_real_format_round_trip(tmp_path):
     labels(tmp_path / "d" / "a.txt", "\n".join(lines))
     data = read_coco(convert_yolo(tmp_path / "d", tmp_path / "a.json", ["thing"]))
     np.testing.assert_allclose(data.xywh, boxes, atol=2e-3)
+
+
+def test_names_are_texts_whatever_yaml_takes_them_for(folder, tmp_path):
+    (folder / "data.yaml").write_text("names: [no, 2024-01-01, 1.50, 0x1F]\n")
+    names = read_coco(convert_yolo(folder, tmp_path / "a.json")).categories.names
+    assert names == ("no", "2024-01-01", "1.50", "0x1F")
+
+
+# Each list holds the one before twice: 2^60 names if anybody wrote them out.
+ALIASES = "\n".join(
+    ["a0: &a0 [x, x]", *(f"a{index + 1}: &a{index + 1} [*a{index}, *a{index}]" for index in range(60)), "names: *a60"]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ALIASES, "names: expected a list of names"),
+        ("names: " + "[" * 20_000, "not a valid YAML file"),
+        ("names: !!python/object/apply:os.system {a: 'touch hacked'}", "names: expected a list"),
+        ("names: [" + "x, " * 400_000 + "]", "expected at most 524,288 bytes, got"),
+        ("names: {0: cat, 999999999: dog}", "names: expected a list of names, or a name for each number"),
+    ],
+    ids=["aliases", "depth", "code", "length", "number"],
+)
+def test_a_hostile_file_of_names_is_refused(folder, tmp_path, text, message, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder / "data.yaml").write_text(text)
+    refused = refusal(convert_yolo, folder, tmp_path / "a.json")
+    assert refused.startswith(f"{folder / 'data.yaml'}: ")
+    assert message in refused
+    assert [file.name for file in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("link", ["images/train/b.jpg", "labels/train/a.txt"])
+def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path, link):
+    (folder / link).rename(tmp_path / "secret")
+    (folder / link).symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match=f"{link}: leaves"):
+        convert_yolo(folder, tmp_path / "a.json")
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_a_number_of_any_length_is_refused_as_a_category(folder, tmp_path):
+    (folder / "labels" / "train" / "a.txt").write_text("9" * 5000 + " 0.5 0.5 0.2 0.4\n")
+    assert "a.txt:1: category: expected 0..1" in refusal(convert_yolo, folder, tmp_path / "a.json")

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equigrad.data.detection.data import CategoryLists
+from equigrad.data.text_files import read_small
 
 Indices = NDArray[np.int64]
+
+_MAX_BYTES = 1 << 24  # of the file; that of OpenImages has 60 kB
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,7 @@ def read_hierarchy(file: str | os.PathLike[str], mids: Sequence[str]) -> ClassHi
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; expected the class hierarchy (JSON)")
     try:
-        tree = json.loads(file.read_bytes())
+        tree = json.loads(read_small(file, _MAX_BYTES))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: not a valid JSON file ({error})") from None
     label_of = {mid: label for label, mid in enumerate(mids)}

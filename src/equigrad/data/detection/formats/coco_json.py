@@ -22,6 +22,7 @@ _BLOCK = 16384  # annotations decoded at a time, so that few Python objects exis
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # larger integers are not exact in all JSON tools
 _Side = Annotated[int, msgspec.Meta(ge=1, le=MAX_PIXELS)]
+_Coordinate = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]  # of boxes in pixels
 _NO_MASK = msgspec.Raw()
 
 
@@ -45,7 +46,7 @@ class _Annotation(msgspec.Struct, gc=False):
     id: _Id
     image_id: _Id
     category_id: _Id
-    bbox: tuple[float, float, float, float]
+    bbox: tuple[_Coordinate, _Coordinate, _Coordinate, _Coordinate]
     segmentation: msgspec.Raw = _NO_MASK
     area: float | None = None
     iscrowd: Literal[0, 1] | bool = 0
@@ -150,7 +151,7 @@ def _decoded(
         try:
             for record in records[start : start + _BLOCK]:
                 block.append(decode(record))
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             index = start + len(block)
             raise ValueError(fault(text.file, kind, index, records[index], error)) from None
         yield block

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import ImageStore
 
 # LVIS v0.5 names files as in COCO 2014; the images are those of COCO 2017, named by their number alone.
 _COCO_2014 = re.compile(r"^COCO_(?:train|val|test)2014_(?=\d{12}\.jpg$)")
-_FOREIGN = re.compile("^[A-Za-z]:|[\0\ud800-\udfff]")  # a drive letter, or characters that no file name has
 
 
 def image_path(file_name: str | None, coco_url: str | None) -> str:
@@ -25,14 +25,6 @@ def image_path(file_name: str | None, coco_url: str | None) -> str:
         return inside(from_url, "coco_url")
     same_file = from_url.rpartition("/")[2] in (file_name, _COCO_2014.sub("", file_name))
     return inside(from_url if same_file else file_name, "file_name")
-
-
-def inside(path: str, field: str) -> str:
-    """Return the path; ValueError if it would leave the folder of images, on any operating system."""
-    parts = re.split(r"[/\\]", path)
-    if parts[0] == "" or ".." in parts or _FOREIGN.search(path):
-        raise ValueError(f"{field}: expected a path inside the folder of images, got {path!r:.100}")
-    return path
 
 
 def without_folders(paths: Sequence[str]) -> tuple[str, ...] | None:

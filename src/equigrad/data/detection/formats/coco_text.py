@@ -64,13 +64,13 @@ def open_coco(file: str | os.PathLike[str]) -> CocoText:
     stamp = (status.st_size, status.st_mtime_ns)
     try:
         return CocoText(file, text, msgspec.json.decode(text, type=_Sections), stamp)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if not _stops_at_not_finite(text, error):
             raise ValueError(_refusal(file, error)) from None
     patched = _NOT_FINITE.sub(_stand_in, bytes(text))
     try:
         return CocoText(file, patched, msgspec.json.decode(patched, type=_Sections), stamp)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(_refusal(file, error)) from None
 
 

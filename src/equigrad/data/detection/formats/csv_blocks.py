@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_AT_ONCE = 500_000
+_MAX_LINE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,7 @@ def csv_blocks(
         optional: columns that may be missing.
     """
     file = Path(file)
+    _check_lines(file)
     # Latin-1 decodes any bytes; everything that is compared is ASCII.
     with file.open(encoding="latin-1") as stream:
         header = [name.strip() for name in stream.readline().removeprefix("ï»¿").split(",")]
@@ -73,6 +75,14 @@ def csv_blocks(
         while len(rows := _next_rows(stream, file, wanted, positions)):
             yield CsvBlock(file, start, positions, rows)
             start += len(rows)
+
+
+def _check_lines(file: Path) -> None:
+    """Refuse a file with a line without end, which would be read into memory as a whole."""
+    with file.open("rb") as stream:
+        while len(chunk := stream.read(_MAX_LINE)) == _MAX_LINE:
+            if b"\n" not in chunk:
+                raise ValueError(f"{file}: expected lines of up to {_MAX_LINE:,} bytes, got a longer one")
 
 
 def _plain(name: str) -> str:

@@ -7,7 +7,6 @@
 docs/openimages.md describes the files, and when boxes and labels are expanded along the hierarchy.
 """
 
-import csv
 import os
 import re
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from equigrad.data.detection.formats.openimages_sizes import (
     read_image_sizes,
     write_image_sizes,
 )
+from equigrad.data.text_files import csv_rows
 
 Split = Literal["train", "validation"]
 Names = NDArray[np.bytes_]
@@ -148,15 +148,13 @@ def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[s
     """Identifiers and names of the categories from lines `mid,name`, in the order of labels."""
     file = Path(file)
     name_of: dict[str, str] = {}
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream)
-        for row in reader:
-            where = f"{file}, line {reader.line_num}"
-            if len(row) != 2 or not row[0].startswith("/"):
-                raise ValueError(f"{where}: expected `/m/...,name`, got {','.join(row)[:80]!r}")
-            if row[0] in name_of:
-                raise ValueError(f"{where}: {row[0]} is listed twice")
-            name_of[row[0]] = row[1]
+    for number, row in csv_rows(file):
+        where = f"{file}, line {number}"
+        if len(row) != 2 or not row[0].startswith("/"):
+            raise ValueError(f"{where}: expected `/m/...,name`, got {','.join(row)[:80]!r}")
+        if row[0] in name_of:
+            raise ValueError(f"{where}: {row[0]} is listed twice")
+        name_of[row[0]] = row[1]
     if not name_of:
         raise ValueError(f"{file}: expected lines `/m/...,name`, found none")
     return tuple(name_of), tuple(name_of.values())

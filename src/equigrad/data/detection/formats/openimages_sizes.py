@@ -28,7 +28,7 @@ def read_image_sizes(file: str | os.PathLike[str], image_names: NDArray[np.bytes
     sizes = np.zeros((len(image_names), 2), np.int32)
     for block in csv_blocks(file, {"ImageID": image_names.dtype.str[1:], "Width": "f8", "Height": "f8"}):
         for name in ("Width", "Height"):
-            is_whole = (block[name] >= 1) & (block[name] < 2**31) & (block[name] % 1 == 0)
+            is_whole = (block[name] >= 1) & (block[name] < 2**31) & (block[name] == np.floor(block[name]))
             block.require(is_whole, name, "a whole number of pixels")
         indices = np.minimum(np.searchsorted(image_names, block["ImageID"]), len(image_names) - 1)
         known = image_names[indices] == block["ImageID"]

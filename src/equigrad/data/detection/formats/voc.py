@@ -9,18 +9,24 @@ from typing import Any
 from xml.parsers import expat
 
 from equigrad.data.detection.formats.coco_json import write_coco
-from equigrad.data.detection.formats.coco_paths import inside
+from equigrad.data.images.paths import inside, linked_inside
 from equigrad.data.images.sizes import file_image_size
+from equigrad.data.text_files import read_small, text_lines
 
 _MAX_DEPTH = 32
+_MAX_BYTES = 1 << 24  # of an XML file: some 50,000 objects
 
 
 @dataclass
 class _Element:
     tag: str
     line: int
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     children: list["_Element"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
 
     def all(self, tag: str) -> Iterator["_Element"]:
         return (child for child in self.children if child.tag == tag)
@@ -49,7 +55,7 @@ def convert_voc(
     """
     folder = Path(folder)
     files = _annotation_files(folder, split)
-    documents = [(file, _parse(file)) for file in files]
+    documents = [(file, _parse(linked_inside(file, folder))) for file in files]
     ids = {name: index + 1 for index, name in enumerate(names or _names(documents))}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -69,8 +75,8 @@ def _annotation_files(folder: Path, split: str | None) -> list[Path]:
         listed = folder / "ImageSets" / "Main" / f"{inside(split, 'split')}.txt"
         if not listed.is_file():
             raise FileNotFoundError(f"{listed}: no such list of images")
-        lines = listed.read_text(encoding="utf-8").splitlines()
-        files = [root / f"{inside(line.split()[0], str(listed))}.xml" for line in lines if line.strip()]
+        names = [inside(line.split()[0], str(listed)) for line in text_lines(listed) if line.strip()]
+        files = [root / f"{name}.xml" for name in names]
     if not files:
         raise FileNotFoundError(f"{root}: expected annotations (*.xml), found none")
     return files
@@ -79,6 +85,7 @@ def _annotation_files(folder: Path, split: str | None) -> list[Path]:
 def _parse(file: Path) -> _Element:
     """The root element; ValueError names file and line. Document types are refused: entities can expand without end."""
     parser = expat.ParserCreate()
+    parser.buffer_text = True
     document = _Element("", 0)
     stack = [document]
 
@@ -93,14 +100,14 @@ def _parse(file: Path) -> _Element:
         raise ValueError(f"{file}:{parser.CurrentLineNumber}: document types (<!DOCTYPE>) are not accepted")
 
     def add_text(text: str) -> None:
-        stack[-1].text += text
+        stack[-1].texts.append(text)
 
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: stack.pop()
     parser.CharacterDataHandler = add_text
     parser.StartDoctypeDeclHandler = refuse
     try:
-        parser.Parse(file.read_bytes(), True)
+        parser.Parse(read_small(file, _MAX_BYTES), True)
     except FileNotFoundError:
         raise FileNotFoundError(f"{file}: no such annotation file") from None
     except expat.ExpatError as error:
@@ -119,7 +126,7 @@ def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
     if path is None:
         raise FileNotFoundError(f"{folder / candidates[0]}: no such image, but {file} names it")
     # From the image's header: tools often leave <size> at 0 or do not update it.
-    height, width = file_image_size(folder / path)
+    height, width = file_image_size(linked_inside(folder / path, folder))
     return {"file_name": path.as_posix(), "height": height, "width": width}
 
 

@@ -1,6 +1,7 @@
 """Converting a YOLO folder to one COCO file: `images/**`, each with a text file of the same name in `labels/**`."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,12 @@ import yaml  # type: ignore[import-untyped]
 
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.paths import linked_inside
 from equigrad.data.images.sizes import file_image_size
+from equigrad.data.text_files import name_lines, read_small, text_lines
 
+_LABEL = re.compile("[0-9]{1,9}")
+_MAX_YAML = 1 << 19  # bytes, which take the parser seconds
 _TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
 
@@ -39,10 +44,10 @@ def convert_yolo(
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_id, file in enumerate(layout.image_files(), start=1):
-        height, width = file_image_size(file)
         path = file.relative_to(folder).as_posix()
+        height, width = file_image_size(linked_inside(file, folder))
         images.append({"id": image_id, "file_name": path, "height": height, "width": width})
-        for item in _read_labels(layout.label_file(file), len(titles), height, width):
+        for item in _read_labels(linked_inside(layout.label_file(file), layout.labels), len(titles), height, width):
             annotations.append({"id": len(annotations) + 1, "image_id": image_id, **item})
     categories = [{"id": index + 1, "name": name} for index, name in enumerate(titles)]
     return write_coco(output, images, annotations, categories)
@@ -84,10 +89,9 @@ class _Layout:
 def _read_labels(file: Path, num_classes: int, height: int, width: int) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     return [
         _annotation(f"{file}:{number}", line.split(), num_classes, height, width)
-        for number, line in enumerate(lines, start=1)
+        for number, line in enumerate(text_lines(file), start=1)
         if line.strip()
     ]
 
@@ -97,7 +101,7 @@ def _annotation(where: str, words: list[str], num_classes: int, height: int, wid
         raise ValueError(
             f"{where}: expected a category and 4 numbers, or 6, 8, ... of a polygon, got {len(words)} words"
         )
-    if not words[0].isdecimal() or int(words[0]) >= num_classes:
+    if not _LABEL.fullmatch(words[0]) or int(words[0]) >= num_classes:
         raise ValueError(f"{where}: category: expected 0..{num_classes - 1}, got {words[0]!r:.40}")
     numbers = [_fraction(where, word) for word in words[1:]]
     scaled = [number * (height if index % 2 else width) for index, number in enumerate(numbers)]
@@ -142,23 +146,23 @@ def _names(folder: Path, names: Sequence[str] | str | os.PathLike[str] | None) -
     file = Path(names)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; expected the names of the categories")
-    text = file.read_text(encoding="utf-8")
-    lines = text.splitlines() if file.suffix not in (".yaml", ".yml") else _yaml_names(file, text)
+    lines = _yaml_names(file) if file.suffix in (".yaml", ".yml") else name_lines(file)
     titles = [line.strip() for line in lines if line.strip()]
     if not titles:
         raise ValueError(f"{file}: expected one or more names of categories, found none")
     return titles
 
 
-def _yaml_names(file: Path, text: str) -> list[str]:
+def _yaml_names(file: Path) -> list[str]:
     """The `names` of a YAML file: a list, or a mapping from 0, 1, … to names."""
     try:
-        content = yaml.safe_load(text)
+        # The base loader takes everything for text: a category may be called `no` or 2024-01-01.
+        content = yaml.load(read_small(file, _MAX_YAML), yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file}: not a valid YAML file ({' '.join(str(error).split())})") from None
     names = content.get("names") if isinstance(content, dict) else None
-    if isinstance(names, dict) and sorted(names, key=str) == sorted(range(len(names)), key=str):
-        names = [names[index] for index in range(len(names))]
-    if not isinstance(names, list) or not all(isinstance(name, str | int | float) for name in names):
+    if isinstance(names, dict) and names.keys() == set(map(str, range(len(names)))):
+        names = [names[str(index)] for index in range(len(names))]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{file}: names: expected a list of names, or a name for each number from 0")
-    return [str(name) for name in names]
+    return names
