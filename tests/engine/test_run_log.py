@@ -94,8 +94,9 @@ def test_a_line_that_will_be_written_again_is_dropped_with_those_after_the_check
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1]
 
 
-def test_an_empty_or_new_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):
-    check_run_folder(tmp_path / "new", resume=False)
+def test_an_empty_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):
+    (tmp_path / ".lock").write_text("")
+    check_run_folder(tmp_path, resume=False)
     check_run_folder(tmp_path, resume=True)
     (tmp_path / "recipe.json").write_text("{}")
     check_run_folder(tmp_path, resume=True)
@@ -107,5 +108,3 @@ def test_a_folder_that_is_not_a_run_is_not_resumed(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(EngineError, match=r"has no recipe.json"):
         check_run_folder(tmp_path, resume=True)
-    with pytest.raises(EngineError, match="is a file"):
-        check_run_folder(tmp_path / "thesis.tex", resume=False)

@@ -9,6 +9,7 @@ import pytest
 
 from equigrad.cli import main
 from equigrad.engine import EngineError
+from equigrad.engine.run_lock import run_lock
 from equigrad.recipes import tiny
 from equigrad.tasks.backbones import SmallConv
 from equigrad.tasks.run_folder import recipe_of_run, task_of
@@ -101,3 +102,17 @@ def test_a_kill_during_an_evaluation_loses_no_step(run, tmp_path, capfd):
     assert (folder / "report.html").exists()
     ours, theirs = (json.loads((one / "evaluation.json").read_text()) for one in (folder, run))
     assert ours["categories"] == theirs["categories"]
+
+
+def test_whatever_writes_in_the_folder_of_a_running_training_is_refused_and_changes_nothing(run, tmp_path, capsys):
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    variant = ["evaluate", str(run), "--set", "method.loss.prior_power=2", "--output", str(tmp_path / "out")]
+    with run_lock(run, ["equigrad", "train", "tiny:softmax_eql"]):
+        for command in ([*WORDS, "--run", str(run), "--resume"], ["evaluate", str(run)], variant):
+            capsys.readouterr()
+            assert main(command) == 1
+            (line,) = capsys.readouterr().err.splitlines()
+            assert f"equigrad: {run} is in use by process " in line
+            assert line.endswith(": equigrad train tiny:softmax_eql")
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+    assert not (tmp_path / "out").exists()

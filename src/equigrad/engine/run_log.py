@@ -23,7 +23,7 @@ from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
 from equigrad.errors import EngineError, one_line
 from equigrad.files import atomic_write, write_atomically
-from equigrad.run_files import METRICS, RECIPE, TENSORBOARD
+from equigrad.run_files import LOCK, METRICS, RECIPE, TENSORBOARD
 from equigrad.settings import to_json
 
 FORMAT = 2
@@ -33,10 +33,8 @@ _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
 
 
 def check_run_folder(folder: Path, resume: bool) -> None:
-    """Refuse to mix a new run with what is in the folder, or to resume what is not a run."""
-    if folder.exists() and not folder.is_dir():
-        raise EngineError(f"the run folder {folder} is a file")
-    if not folder.exists() or not any(folder.iterdir()):
+    """Refuse to mix a new run with what is in a folder, or to resume what is not a run."""
+    if all(path.name == LOCK for path in folder.iterdir()):
         return
     if not resume:
         raise EngineError(f"the run folder {folder} is not empty: choose another, or continue the run with --resume")

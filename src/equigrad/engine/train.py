@@ -33,6 +33,7 @@ from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
+from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
@@ -96,7 +97,6 @@ class Training:
         recipe: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
-        _on_first_rank(fabric, lambda: check_run_folder(run_folder, resume))
         self.fabric, self.settings, self.run_folder = fabric, settings, run_folder
         self.sample_name, self.evaluates, self.recipe = sample_name, evaluates, recipe or {}
         self.command = list(command) if command is not None else default_command()
@@ -127,32 +127,28 @@ class Training:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Open the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
+        """Take the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
         random_state.seed_all(random_state.mixed_seed(self.settings.seed, self.fabric.global_rank))
-        if self.resume:
-            self._resume()
-        if self.fabric.is_global_zero:
-            self.run_folder.mkdir(parents=True, exist_ok=True)
-            write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step)
-            self.log = RunLog(self.run_folder, self.step, keeps_last_line=not self.evaluation_pending)
-            if self.step == 0:
-                self.log.snapshot(0, self.learner.model)
-        self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
-        self._open.enter_context(self.stop)
+        with ExitStack() as stack:
+            _on_first_rank(self.fabric, lambda: self._take_folder(stack))
+            if self.resume:
+                self._resume()
+            _on_first_rank(self.fabric, lambda: self._open_log(stack))
+            self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
+            stack.callback(self.progress.close)
+            stack.enter_context(self.stop)
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
-        if error is None and self.interrupted:
-            resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
-            self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
-        if error is None and self.skipped:
-            self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
-        self.progress.close()
-        if self.log is not None:
-            self.log.close()
+        with self._open:
+            if error is None and self.interrupted:
+                resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
+                self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
+            if error is None and self.skipped:
+                self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
 
     def run_to_evaluation(self) -> bool:
         """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
@@ -294,6 +290,17 @@ class Training:
                 "ranks": per_rank,
             }
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
+
+    def _take_folder(self, stack: ExitStack) -> None:
+        stack.enter_context(run_lock(self.run_folder, self.command))
+        check_run_folder(self.run_folder, self.resume)
+
+    def _open_log(self, stack: ExitStack) -> None:
+        write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step)
+        self.log = RunLog(self.run_folder, self.step, keeps_last_line=not self.evaluation_pending)
+        stack.callback(self.log.close)
+        if self.step == 0:
+            self.log.snapshot(0, self.learner.model)
 
     def _resume(self) -> None:
         found = None
@@ -437,14 +444,14 @@ def _micro_batch_size(settings: TrainSettings, world_size: int) -> int:
     return settings.batch_size // num_parts
 
 
-def _on_first_rank(fabric: "Fabric", check: Callable[[], None]) -> None:
-    """Let the first rank check something that it is about to change; all ranks raise if it raises."""
+def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
+    """Let the first rank do something with the run folder; all ranks raise if it fails."""
     message = None
     if fabric.is_global_zero:
         try:
-            check()
-        except EngineError as error:
-            message = str(error)
+            act()
+        except (EngineError, OSError) as error:
+            message = one_line(error)
     message = from_first_rank(fabric, message)
     if message is not None:
         raise EngineError(message)

@@ -71,10 +71,10 @@ def train(
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(evaluated, train_set, test_set, fabric)
-    if fabric.is_global_zero and result is not None and not training.interrupted:
-        result.save(folder)
-    elif fabric.is_global_zero:
-        remove_results(folder)
+        if fabric.is_global_zero and result is not None and not training.interrupted:
+            result.save(folder)
+        elif fabric.is_global_zero:
+            remove_results(folder)
     return training.result
 
 

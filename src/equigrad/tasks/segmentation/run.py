@@ -82,10 +82,10 @@ def train(
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(recipe, evaluated, counts, test_set, folder, fabric)
-    if fabric.is_global_zero and result is not None and not training.interrupted:
-        result.save(folder)
-    elif fabric.is_global_zero:
-        remove_results(folder)
+        if fabric.is_global_zero and result is not None and not training.interrupted:
+            result.save(folder)
+        elif fabric.is_global_zero:
+            remove_results(folder)
     return training.result
 
 
