@@ -108,3 +108,34 @@ def test_a_folder_that_is_not_a_run_is_not_resumed(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(EngineError, match=r"has no recipe.json"):
         check_run_folder(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text, None),
+        (lambda text: text + '{"step": 5, "lo', None),  # a kill after the checkpoint: the line will be written again
+        (lambda text: text[: len(text) // 2 + 9], "2 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: "".join(text.splitlines(True)[:3]), "3 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: text.replace("}}", "}{", 1), "3 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: text.replace("0.3", "0.8"), "some of its lines up to step 4 are not what the run has written"),
+        (lambda text: text * 2, "some of its lines up to step 4 are not what the run has written"),
+        (lambda text: "[" * 100_000 + "\n" + text, None),
+    ],
+)
+def test_a_damaged_log_is_noticed_when_the_run_goes_on(damage, message, tmp_path):
+    log = RunLog(tmp_path, 0)
+    for step in (1, 2, 3, 4):
+        log.write({"step": step, "loss": step / 10, "seconds_per_step": step, "losses": {"classification": 1.0}})
+    log.close()
+    file, warnings = tmp_path / "metrics.jsonl", []
+    file.write_text(damage(file.read_text()))
+    RunLog(tmp_path, 4, expected=log.content, warn=warnings.append).close()
+    assert warnings == ([] if message is None else [f"warning: {file}: {message}"])
+
+
+def test_a_log_that_is_gone_is_noticed_when_the_run_goes_on(tmp_path):
+    warnings = []
+    RunLog(tmp_path, 4, expected={"lines": 4, "checksum": 1}, warn=warnings.append).close()
+    (warning,) = warnings
+    assert "metrics.jsonl: 0 of 4 lines up to step 4 can be read, the others are lost" in warning

@@ -26,7 +26,9 @@ from equigrad.sampling import RepeatFactorSampler
 NUM_SAMPLES, NUM_FEATURES, NUM_CLASSES = 64, 6, 5
 CONTEXT = multiprocessing.get_context("forkserver")
 # Imported once for all children: they start in milliseconds instead of seconds.
-CONTEXT.set_forkserver_preload(["lightning.fabric", "torch.utils.tensorboard", "equigrad.engine", "equigrad.sampling"])
+CONTEXT.set_forkserver_preload(
+    ["lightning.fabric", "tensorboard.summary.writer.record_writer", "equigrad.engine", "equigrad.sampling"]
+)
 
 
 def labels() -> list[int]:

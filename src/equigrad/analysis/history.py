@@ -19,6 +19,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.analysis.lost_lines import lost_lines
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
 from equigrad.run_files import EVALUATION as EVALUATION, METRICS, RECIPE, STATISTICS
@@ -131,6 +132,11 @@ class RunHistory:
         """Commands that started the run and resumed it."""
         starts = self.recipe.get("starts") or [self.recipe]
         return [[str(word) for word in start.get("command", [])] for start in starts]
+
+    @property
+    def lost_lines(self) -> str | None:
+        """What its log has lost, in one line; None if nothing is known to be missing."""
+        return lost_lines(self.folder, self.recipe.get("starts", []), (line["step"] for line in self.metrics))
 
     @classmethod
     def load(cls, folder: str | Path, name: str | None = None) -> Self:

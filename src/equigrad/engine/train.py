@@ -115,6 +115,7 @@ class Training:
         self.position = 0  # samples of the epoch that all ranks together have trained on
         self.monitor = LossMonitor()
         self.skipped: Counter[str] = Counter()
+        self.logged: dict[str, int] | None = None  # content of the log at the checkpoint
         self.evaluation: dict[str, float] = {}
         self.evaluation_pending = False  # due at this step, and not logged yet
         self.interrupted = False
@@ -278,26 +279,39 @@ class Training:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
         own = {"random": random_state.capture(), "losses": self.monitor.state_dict(), "skipped": dict(self.skipped)}
         per_rank = gather_objects(self.fabric, own)
-        if self.log is not None:
+        _on_first_rank(self.fabric, lambda: self._write_checkpoint(per_rank))
+
+    def _write_checkpoint(self, per_rank: list[Any]) -> None:
+        assert self.log is not None
+        content = {
+            **self.learner.state_dict(),
+            "step": self.step,
+            "batch_size": self.settings.batch_size,
+            "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
+            "evaluation": self.evaluation,
+            "evaluation_pending": self.evaluation_pending,
+            "ranks": per_rank,
+            "log": self.log.content,
+        }
+        try:
             self.log.sync()
-            content = {
-                **self.learner.state_dict(),
-                "step": self.step,
-                "batch_size": self.settings.batch_size,
-                "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
-                "evaluation": self.evaluation,
-                "evaluation_pending": self.evaluation_pending,
-                "ranks": per_rank,
-            }
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
+        except OSError as error:
+            raise EngineError(f"cannot save step {self.step}: {one_line(error)}; {self._last_checkpoint()}") from error
 
     def _take_folder(self, stack: ExitStack) -> None:
         stack.enter_context(run_lock(self.run_folder, self.command))
         check_run_folder(self.run_folder, self.resume)
 
     def _open_log(self, stack: ExitStack) -> None:
-        write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step)
-        self.log = RunLog(self.run_folder, self.step, keeps_last_line=not self.evaluation_pending)
+        write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step, self.total)
+        self.log = RunLog(
+            self.run_folder,
+            self.step,
+            keeps_last_line=not self.evaluation_pending,
+            expected=self.logged,
+            warn=self.progress.say,
+        )
         stack.callback(self.log.close)
         if self.step == 0:
             self.log.snapshot(0, self.learner.model)
@@ -311,7 +325,11 @@ class Training:
             self.progress.say(f"{self.run_folder} has no checkpoint yet: starting from the beginning")
             return
         content = found[1] if found else load_checkpoint(file)
-        self._load(content)
+        try:
+            self._load(content)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise EngineError(f"{file} is not a checkpoint of this version ({reason})") from error
         self.progress.say(f"resuming at step {self.step} of {self.total} from {file}")
 
     def _load(self, content: dict[str, Any]) -> None:
@@ -328,6 +346,7 @@ class Training:
         self.evaluation_pending = content["evaluation_pending"] and self.evaluates
         if self.evaluation_pending:
             set_learning_rate(self.learner.optimizer, self._lr_factor(self.step - 1))  # for the log
+        self.logged = content.get("log")  # earlier versions did not write it
         self._load_own(content["ranks"])
 
     def _load_own(self, ranks: list[dict[str, Any]]) -> None:

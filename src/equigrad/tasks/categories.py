@@ -10,6 +10,7 @@ import numpy as np
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.frequency import Counts, lvis_split
 from equigrad.engine import EngineError
+from equigrad.errors import one_line
 from equigrad.files import write_atomically
 from equigrad.run_files import CATEGORIES
 from equigrad.tasks.losses import CategoryCounts
@@ -69,14 +70,17 @@ class TrainedCategories:
             image_counts, instance_counts = (np.array(_column(rows, field, int)) for field in ("images", "instances"))
         except FileNotFoundError:
             raise EngineError(f"{folder}: not the run of a detector, it has no {CATEGORIES}") from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise EngineError(f"{file}: expected a list of name, group, images and instances ({error})") from None
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            reason = one_line(error)
+            raise EngineError(f"{file}: expected a list of name, group, images and instances ({reason})") from None
         return cls(tuple(names), tuple(groups), image_counts, instance_counts)
 
 
 def _column(rows: Any, field: str, kind: type) -> list[Any]:
     values = [row[field] for row in rows]
+    if not values:
+        raise ValueError("no category")
     for value in values:
-        if type(value) is not kind:
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**62):
             raise ValueError(f"{field} {value!r}")
     return values
