@@ -4,7 +4,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from equigrad.engine import SGD, EngineError, Schedule, TrainSettings
-from equigrad.engine.run_log import RunLog, check_run_folder, read_recipe, write_recipe
+from equigrad.engine.run_log import RunLog, check_run_folder, read_recipe, was_restarted, write_recipe
 
 
 @pytest.fixture
@@ -139,3 +139,24 @@ def test_a_log_that_is_gone_is_noticed_when_the_run_goes_on(tmp_path):
     RunLog(tmp_path, 4, expected={"lines": 4, "checksum": 1}, warn=warnings.append).close()
     (warning,) = warnings
     assert "metrics.jsonl: 0 of 4 lines up to step 4 can be read, the others are lost" in warning
+
+
+@pytest.mark.parametrize(
+    ("environment", "goes_on"),
+    [
+        ({"TORCHELASTIC_RESTART_COUNT": "1"}, True),
+        ({"TORCHELASTIC_RESTART_COUNT": "0"}, False),
+        ({"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_RUN_ID": "another"}, False),
+    ],
+)
+def test_a_run_goes_on_by_itself_only_after_a_restart_of_the_same_job(
+    environment, goes_on, settings, tmp_path, monkeypatch
+):
+    started = {"TORCHELASTIC_RUN_ID": "job", "TORCHELASTIC_RESTART_COUNT": "0"}
+    for name, value in {**started, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert not was_restarted(tmp_path)
+    write_recipe(tmp_path, settings, {}, ["equigrad"], 0)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert was_restarted(tmp_path) == goes_on

@@ -21,6 +21,7 @@ from typing import Any
 
 from torch import nn
 
+from equigrad.engine.distributed import job_name, restart_count
 from equigrad.engine.event_file import EventFile
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
@@ -136,6 +137,7 @@ def write_recipe(
         "command": list(command),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": versions(),
+        **({} if job_name() is None else {"job": job_name()}),
     }
     file = folder / RECIPE
     earlier = read_recipe(folder)["starts"] if file.exists() else []
@@ -148,6 +150,14 @@ def write_recipe(
         "starts": [*earlier, start],
     }
     write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def was_restarted(folder: Path) -> bool:
+    """Whether torchrun has restarted this process after a failure, in the middle of the run in this folder."""
+    if restart_count() == 0 or not (folder / RECIPE).exists():
+        return False
+    starts = read_recipe(folder)["starts"]
+    return bool(starts) and isinstance(starts[-1], dict) and starts[-1].get("job") == job_name()
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:

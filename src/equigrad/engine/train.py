@@ -28,6 +28,7 @@ from torch.utils.data import default_collate
 from equigrad.engine import random_state
 from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load_checkpoint, save_checkpoint
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
+from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
 from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
 from equigrad.engine.loss_monitor import LossMonitor
@@ -131,13 +132,13 @@ class Training:
         """Take the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
         random_state.seed_all(random_state.mixed_seed(self.settings.seed, self.fabric.global_rank))
         with ExitStack() as stack:
+            stack.enter_context(self.stop)
             _on_first_rank(self.fabric, lambda: self._take_folder(stack))
             if self.resume:
                 self._resume()
             _on_first_rank(self.fabric, lambda: self._open_log(stack))
             self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
             stack.callback(self.progress.close)
-            stack.enter_context(self.stop)
             self._open = stack.pop_all()
         return self
 
@@ -224,7 +225,7 @@ class Training:
         is_broken, should_stop = any_rank(self.fabric, alarm is not None, self.stop.is_set)
         if is_broken:
             alarms = [text for text in gather_objects(self.fabric, alarm) if text]
-            raise EngineError(f"{alarms[0]}; {self._last_checkpoint()}")
+            raise AgreedError(f"{alarms[0]}; {self._last_checkpoint()}")
         return should_stop
 
     def _after_step(self, should_stop: bool) -> None:
@@ -473,7 +474,7 @@ def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
             message = one_line(error)
     message = from_first_rank(fabric, message)
     if message is not None:
-        raise EngineError(message)
+        raise AgreedError(message)
 
 
 def _counted(names: Counter[str]) -> str:
