@@ -172,3 +172,12 @@ def test_a_cut_log_of_a_finished_run_is_noticed_when_it_is_reported_and_when_it_
     assert "1 logged lines are missing" in (tmp_path / "page.html").read_text()
     assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
     assert f"warning: {log}: 3 of 4 lines up to step 4 can be read" in capsys.readouterr().out
+
+
+def test_evaluating_or_resuming_a_finished_run_changes_no_bit_of_its_results(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    before = (folder / "evaluation.json").read_bytes()
+    (folder / "evaluation.json").unlink()
+    for command in (["evaluate", str(folder)], [*WORDS, "--run", str(folder), "--resume"]):
+        assert main(command) == 0
+        assert (folder / "evaluation.json").read_bytes() == before

@@ -121,7 +121,7 @@ def trained_model(recipe: ClassificationRecipe, category_counts: Counts, folder:
     model = _assemble(recipe, without_weights(recipe.backbone).build(), category_counts)
     if recipe.method.second_stage is not None:
         recipe.method.second_stage.change(model)
-    return with_weights_of(model, folder)
+    return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
 def build_sampler(recipe: ClassificationRecipe, train_set: ImageDataset) -> Sampler:

@@ -126,7 +126,7 @@ def trained_model(recipe: DetectionRecipe, categories: TrainedCategories, folder
     model = _untrained_model(recipe, categories)
     if recipe.second_stage is not None:
         recipe.second_stage.change(model)
-    return with_weights_of(model, folder)
+    return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
 def _untrained_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:
