@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -38,6 +38,10 @@ quick-pythons:
 
 test: lint
 	$(PYTEST) --durations=10
+
+# Disturbs a hundred trainings and renews the table of docs/faults.md.
+faults: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --faults 100 --seed 0 --table docs/faults.md
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

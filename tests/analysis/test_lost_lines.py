@@ -24,9 +24,8 @@ def test_a_whole_log_has_lost_nothing(folder):
 @pytest.mark.parametrize("lost", [[5], [12, 14], [23], [20, 22, 23], LOGGED])
 def test_lines_that_are_missing_anywhere_are_counted_and_the_first_is_named(folder, lost):
     text = lost_lines(folder, STARTS, [step for step in LOGGED if step not in lost])
-    assert text == (
-        f"{folder / 'metrics.jsonl'}: {len(lost)} logged lines are missing, the first of them of step {lost[0]}"
-    )
+    lines = "line is" if len(lost) == 1 else "lines are"
+    assert text == f"{folder / 'metrics.jsonl'}: {len(lost)} logged {lines} missing, from step {lost[0]}"
 
 
 def test_a_run_killed_in_the_evaluation_after_a_checkpoint_has_lost_nothing(folder):

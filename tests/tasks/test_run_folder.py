@@ -166,10 +166,10 @@ def test_a_cut_log_of_a_finished_run_is_noticed_when_it_is_reported_and_when_it_
     folder = shutil.copytree(run, tmp_path / "run")
     log = folder / "metrics.jsonl"
     os.truncate(log, log.stat().st_size - 10)
-    lost = f"warning: {log}: 1 logged lines are missing, the first of them of step 4"
+    lost = f"warning: {log}: 1 logged line is missing, from step 4"
     assert main(["report", str(folder), "--output", str(tmp_path / "page.html")]) == 0
     assert lost in capsys.readouterr().err
-    assert "1 logged lines are missing" in (tmp_path / "page.html").read_text()
+    assert "1 logged line is missing" in (tmp_path / "page.html").read_text()
     assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
     assert f"warning: {log}: 3 of 4 lines up to step 4 can be read" in capsys.readouterr().out
 

@@ -36,7 +36,8 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
         end = min(end, first)
     if not missing:
         return None
-    return f"{folder / METRICS}: {len(missing)} logged lines are missing, the first of them of step {min(missing)}"
+    lines = "line is" if len(missing) == 1 else "lines are"
+    return f"{folder / METRICS}: {len(missing)} logged {lines} missing, from step {min(missing)}"
 
 
 def _step(file: Path) -> int:

@@ -20,7 +20,8 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from equigrad.errors import EngineError, one_line
 
-_SECONDS_TO_FIND_OUT = 3.0  # a killed process may need a moment to be gone
+_SECONDS_TO_FIND_OUT = 3.0
+_SECONDS_TO_DIE = 0.5  # of a killed process, from its last connection to its end
 _BROKEN_CONTACT = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
 
@@ -79,11 +80,14 @@ class _Board:
 
     def _consequence(self, error: Exception) -> tuple[str | None, bool]:
         """What to say about an error that another rank may have caused, and whether to say it."""
-        deadline = time.monotonic() + _SECONDS_TO_FIND_OUT
-        while time.monotonic() < deadline:
+        start = time.monotonic()
+        while time.monotonic() < start + _SECONDS_TO_FIND_OUT:
             dead = [rank for rank, process in self.others.items() if process.has_died()]
             if 0 in dead and self.is_on_first_rank:  # nothing more can be read or written
                 return self._died(0), all(rank > self.rank or rank in dead for rank in self.others)
+            if self.is_on_first_rank and not dead and time.monotonic() < start + _SECONDS_TO_DIE:
+                time.sleep(0.02)  # torch would print a trace of its own for a store that is about to vanish
+                continue
             if any(self.store.check([f"failed {rank}"]) for rank in self.others):
                 return None, False  # that rank has said why
             if dead:

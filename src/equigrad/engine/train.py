@@ -30,7 +30,15 @@ from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
-from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
+from equigrad.engine.loading import (
+    Batch,
+    Collate,
+    EpochAware,
+    ResumableSampler,
+    StepLoader,
+    death_of_worker,
+    index_name,
+)
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
@@ -40,6 +48,7 @@ from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
 from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
 from equigrad.errors import EngineError, one_line
+from equigrad.files import remove_temporary_files
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -151,6 +160,9 @@ class Training:
                 self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
             if error is None and self.skipped:
                 self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
+        death = death_of_worker(error)
+        if death is not None:
+            raise EngineError(death) from error
 
     def run_to_evaluation(self) -> bool:
         """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
@@ -303,6 +315,7 @@ class Training:
     def _take_folder(self, stack: ExitStack) -> None:
         stack.enter_context(run_lock(self.run_folder, self.command))
         check_run_folder(self.run_folder, self.resume)
+        remove_temporary_files(self.run_folder)
 
     def _open_log(self, stack: ExitStack) -> None:
         write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step, self.total)
