@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000
 
-.PHONY: demo lint quick quick-tests quick-pythons test exactness fuzz benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test exactness fuzz faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -51,6 +51,10 @@ exactness: $(VENV)/dev.done
 # Takes about an hour for each fuzzer; the tests try a few thousand cases of the same kind.
 fuzz: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) $(if $(SEED),--seed $(SEED))
+
+# Disturbs a hundred trainings and renews the table of docs/faults.md.
+faults: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --faults 100 --seed 0 --table docs/faults.md
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

@@ -26,6 +26,15 @@ def test_a_crash_between_writing_and_renaming_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_file_that_another_process_is_writing_is_left_alone(tmp_path):
+    with atomic_write(tmp_path / "file") as stream:
+        stream.write(b"new")
+        stream.flush()
+        remove_temporary_files(tmp_path)  # locks belong to open files, so one process can stand for two
+        assert len(list(tmp_path.iterdir())) == 1
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"old")

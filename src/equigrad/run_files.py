@@ -14,3 +14,4 @@ TEST_PREDICTIONS = Path(PREDICTIONS, "test.npz")  # of classifiers and segmenter
 LABEL_MAPS = Path(PREDICTIONS, "label_maps")  # of segmenters
 COMPARISONS = "comparisons"  # folder of pictures of this run beside others
 REPORT = "report.html"  # the page of the run
+LOCK = ".lock"  # held by the process that writes in the folder; says which

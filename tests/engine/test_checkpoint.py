@@ -1,4 +1,5 @@
 import os
+import zipfile
 
 import pytest
 import torch
@@ -69,3 +70,45 @@ def test_weights_for_evaluation_are_the_averaged_ones_if_there_are(run_folder):
     averaged = {**content(200), "ema": {"model": {"weight": torch.zeros(1)}, "updates": 1}}
     save_checkpoint(run_folder, averaged, 200, keep=2)
     assert load_weights(run_folder)["weight"][0] == 0
+
+
+def rewritten(file, change=lambda name, content: content, compression=zipfile.ZIP_STORED):
+    """The same archive with other content and right checksums."""
+    with zipfile.ZipFile(file) as archive:
+        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in entries:
+            archive.writestr(name, change(name, content))
+
+
+def claim_a_billion_values(name, content):
+    """In place of 1,000, as pickle writes whole numbers."""
+    return content.replace(b"M\xe8\x03", b"J\x00\xca\x9a\x3b") if name.endswith("data.pkl") else content
+
+
+def save_expanded(file):
+    torch.save({"step": 1, "model": {"weight": torch.zeros(1).expand(10**12)}}, file)
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (lambda file: rewritten(file, claim_a_billion_values), "does not match expected size"),
+        (lambda file: rewritten(file, compression=zipfile.ZIP_DEFLATED), "compressed, which torch.save never does"),
+        (save_expanded, "has more values than are stored"),
+        (lambda file: torch.save([1, 2], file), "expected a dictionary, got list"),
+    ],
+)
+def test_a_checkpoint_that_lies_about_its_size_is_refused_before_it_takes_memory(run_folder, lie, message):
+    file = checkpoint_files(run_folder)[-1]
+    lie(file)
+    with pytest.raises(EngineError, match=message) as raised:
+        load_checkpoint(file)
+    assert str(file) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_checkpoint_of_something_else_has_no_weights(tmp_path):
+    save_checkpoint(tmp_path, {"state_dict": {}}, 1, keep=1)
+    with pytest.raises(EngineError, match=r"step_00000001.pt is not a checkpoint of a run"):
+        load_weights(tmp_path)

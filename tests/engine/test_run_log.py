@@ -4,7 +4,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from equigrad.engine import SGD, EngineError, Schedule, TrainSettings
-from equigrad.engine.run_log import RunLog, check_run_folder, read_recipe, write_recipe
+from equigrad.engine.run_log import RunLog, check_run_folder, read_recipe, was_restarted, write_recipe
 
 
 @pytest.fixture
@@ -94,8 +94,9 @@ def test_a_line_that_will_be_written_again_is_dropped_with_those_after_the_check
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1]
 
 
-def test_an_empty_or_new_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):
-    check_run_folder(tmp_path / "new", resume=False)
+def test_an_empty_folder_is_accepted_and_a_used_one_only_to_resume(tmp_path):
+    (tmp_path / ".lock").write_text("")
+    check_run_folder(tmp_path, resume=False)
     check_run_folder(tmp_path, resume=True)
     (tmp_path / "recipe.json").write_text("{}")
     check_run_folder(tmp_path, resume=True)
@@ -107,5 +108,55 @@ def test_a_folder_that_is_not_a_run_is_not_resumed(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(EngineError, match=r"has no recipe.json"):
         check_run_folder(tmp_path, resume=True)
-    with pytest.raises(EngineError, match="is a file"):
-        check_run_folder(tmp_path / "thesis.tex", resume=False)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text, None),
+        (lambda text: text + '{"step": 5, "lo', None),  # a kill after the checkpoint: the line will be written again
+        (lambda text: text[: len(text) // 2 + 9], "2 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: "".join(text.splitlines(True)[:3]), "3 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: text.replace("}}", "}{", 1), "3 of 4 lines up to step 4 can be read, the others are lost"),
+        (lambda text: text.replace("0.3", "0.8"), "some of its lines up to step 4 are not what the run has written"),
+        (lambda text: text * 2, "some of its lines up to step 4 are not what the run has written"),
+        (lambda text: "[" * 100_000 + "\n" + text, None),
+    ],
+)
+def test_a_damaged_log_is_noticed_when_the_run_goes_on(damage, message, tmp_path):
+    log = RunLog(tmp_path, 0)
+    for step in (1, 2, 3, 4):
+        log.write({"step": step, "loss": step / 10, "seconds_per_step": step, "losses": {"classification": 1.0}})
+    log.close()
+    file, warnings = tmp_path / "metrics.jsonl", []
+    file.write_text(damage(file.read_text()))
+    RunLog(tmp_path, 4, expected=log.content, warn=warnings.append).close()
+    assert warnings == ([] if message is None else [f"warning: {file}: {message}"])
+
+
+def test_a_log_that_is_gone_is_noticed_when_the_run_goes_on(tmp_path):
+    warnings = []
+    RunLog(tmp_path, 4, expected={"lines": 4, "checksum": 1}, warn=warnings.append).close()
+    (warning,) = warnings
+    assert "metrics.jsonl: 0 of 4 lines up to step 4 can be read, the others are lost" in warning
+
+
+@pytest.mark.parametrize(
+    ("environment", "goes_on"),
+    [
+        ({"TORCHELASTIC_RESTART_COUNT": "1"}, True),
+        ({"TORCHELASTIC_RESTART_COUNT": "0"}, False),
+        ({"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_RUN_ID": "another"}, False),
+    ],
+)
+def test_a_run_goes_on_by_itself_only_after_a_restart_of_the_same_job(
+    environment, goes_on, settings, tmp_path, monkeypatch
+):
+    started = {"TORCHELASTIC_RUN_ID": "job", "TORCHELASTIC_RESTART_COUNT": "0"}
+    for name, value in {**started, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert not was_restarted(tmp_path)
+    write_recipe(tmp_path, settings, {}, ["equigrad"], 0)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert was_restarted(tmp_path) == goes_on

@@ -1,3 +1,7 @@
+import io
+import os
+import zipfile
+
 import numpy as np
 import pytest
 import torch
@@ -40,9 +44,43 @@ def test_a_model_without_statistics_has_no_history(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_history_does_not_stop_the_run(model, tmp_path):
-    (tmp_path / "statistics.npz").write_bytes(b"PK\x03\x04 and nothing more")
-    history = StatisticsHistory(tmp_path, 5)
+def lying_header(file):
+    """An array that claims a billion rows; its file has a few hundred bytes."""
+    content = io.BytesIO()
+    np.save(content, np.zeros((3, 3)))
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("steps.npy", content.getvalue().replace(b"(3, 3), }     ", b"(1000000000,),}"))
+
+
+def zip_bomb(file):
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("steps.npy", bytes(10_000_000))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(b"PK\x03\x04 and nothing more"),
+        lambda file: os.truncate(file, 0),
+        lambda file: os.truncate(file, file.stat().st_size - 1),
+        lambda file: np.savez(file, steps=np.array([3, 1]), a=np.zeros((2, 3))),
+        lambda file: np.savez(file, steps=np.array([1, 3]), a=np.zeros((3, 3))),
+        lambda file: np.savez(file, steps=np.array(["1"]), a=np.zeros((1, 3))),
+        lambda file: np.savez(file, a=np.zeros((1, 3))),
+        lying_header,
+        zip_bomb,
+    ],
+)
+def test_a_damaged_history_is_reported_in_one_line_and_does_not_stop_the_run(damage, model, tmp_path):
+    history = StatisticsHistory(tmp_path, 0)
+    history.record(0, model)
+    history.write()
+    damage(tmp_path / "statistics.npz")
+    warnings = []
+    history = StatisticsHistory(tmp_path, 5, warnings.append)
+    (warning,) = warnings
+    assert warning.startswith(f"warning: {tmp_path / 'statistics.npz'}: ")
+    assert warning.endswith("; the gradient statistics up to step 5 are lost to reports")
     history.record(5, model)
     history.write()
     assert np.load(tmp_path / "statistics.npz")["steps"].tolist() == [5]

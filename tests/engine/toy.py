@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from equigrad import SigmoidEqualizationLoss
-from equigrad.engine import SGD, Cosine, Ema, EngineError, Schedule, TrainSettings, Warmup, launch, train
+from equigrad.engine import SGD, Cosine, Ema, Schedule, TrainSettings, Warmup, launch, one_voice, train
 from equigrad.sampling import RepeatFactorSampler
 
 NUM_SAMPLES, NUM_FEATURES, NUM_CLASSES = 64, 6, 5
@@ -54,13 +55,20 @@ class NoisyVectors:
 class ToyModel(nn.Module):
     """Two layers; batch norm and dropout if wanted. One loss fades over the epochs. Dies by its own hand."""
 
-    def __init__(self, *, stochastic: bool = True, kill_at: int | None = None, seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        stochastic: bool = True,
+        kill_at: int | None = None,
+        fail_at: int | None = None,
+        seconds: float = 0.0,
+    ) -> None:
         super().__init__()
         layers = [nn.BatchNorm1d(8), nn.Dropout(0.2)] if stochastic else []
         self.body = nn.Sequential(nn.Linear(NUM_FEATURES, 8), *layers, nn.ReLU())
         self.classifier = nn.Linear(8, NUM_CLASSES)
         self.criterion = SigmoidEqualizationLoss(NUM_CLASSES)
-        self.kill_at, self.seconds, self.calls = kill_at, seconds, 0
+        self.kill_at, self.fail_at, self.seconds, self.calls = kill_at, fail_at, seconds, 0
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -70,6 +78,8 @@ class ToyModel(nn.Module):
         self.calls += 1
         if self.calls == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.calls == self.fail_at:
+            raise ValueError("a broken batch")
         if self.seconds:
             time.sleep(self.seconds)
         features = self.body(images)
@@ -88,7 +98,8 @@ class Options:
     batch_size: int = 8
     accumulate: int = 1
     num_workers: int = 2
-    kill_at: int | None = None
+    kill_at: int | None = None  # call of the model
+    fail_at: int | None = None
     seconds: float = 0.0  # of a step, at least
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -97,7 +108,9 @@ def run(options: Options) -> int:
     """As the command line does it: exit code 0, or 1 and one line."""
     torch.set_num_threads(1)
     fabric = launch(seed=3, accelerator="cpu")
-    model = ToyModel(stochastic=options.stochastic, kill_at=options.kill_at, seconds=options.seconds)
+    model = ToyModel(
+        stochastic=options.stochastic, kill_at=options.kill_at, fail_at=options.fail_at, seconds=options.seconds
+    )
     sampler = RepeatFactorSampler(labels(), threshold=0.3, seed=5, drop_last=True)
     settings = TrainSettings(
         optimizer=SGD(lr=0.1, weight_decay=1e-4, decay_norm_and_bias=False),
@@ -112,18 +125,19 @@ def run(options: Options) -> int:
     )
     dataset = NoisyVectors(augment=options.stochastic)
     try:
-        train(fabric, model, dataset, sampler, settings, options.folder, resume=options.resume)
-    except EngineError as error:
+        with one_voice():
+            train(fabric, model, dataset, sampler, settings, options.folder, resume=options.resume)
+    except ValueError as error:  # EngineError is one
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def start(options: Options, output: Path) -> Any:
+def start(options: Options, output: Path, environment: dict[str, str] | None = None) -> Any:
     """The training in a child process of its own group, which writes to a file."""
     from quick_processes import quick_context  # here, because torchrun starts this file without the tests' path
 
-    child = quick_context().Process(target=_run_in_child, args=(options, output))
+    child = quick_context().Process(target=_run_in_child, args=(options, output, environment or {}))
     child.start()
     return child
 
@@ -136,10 +150,22 @@ def finish(options: Options, output: Path) -> int:
     return child.exitcode
 
 
-def _run_in_child(options: Options, output: Path) -> None:
+def start_ranks(options: list[Options], output: Path, **environment: str) -> list[Any]:
+    """One child for each rank, as torchrun starts them, with options of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(len(options))}
+    common |= {"LOCAL_WORLD_SIZE": str(len(options)), **environment}
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(len(options))]
+    return [start(own, output, common | rank) for own, rank in zip(options, ranks, strict=True)]
+
+
+def _run_in_child(options: Options, output: Path, environment: dict[str, str]) -> None:
     from quick_processes import behave_as_a_program
 
     os.setpgid(0, 0)
+    os.environ.update(environment)
     behave_as_a_program(output)
     sys.exit(run(options))
 

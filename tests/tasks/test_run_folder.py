@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 
 import pytest
 
 from equigrad.cli import main
 from equigrad.engine import EngineError
+from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
+from equigrad.engine.run_lock import run_lock
 from equigrad.recipes import tiny
 from equigrad.tasks.backbones import SmallConv
 from equigrad.tasks.classification import run as classification
@@ -100,3 +104,79 @@ def test_a_kill_during_an_evaluation_loses_no_step(run, tmp_path, capfd):
     assert (folder / "report.html").exists()
     ours, theirs = (json.loads((one / "evaluation.json").read_text()) for one in (folder, run))
     assert ours["categories"] == theirs["categories"]
+
+
+def test_whatever_writes_in_the_folder_of_a_running_training_is_refused_and_changes_nothing(run, tmp_path, capsys):
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    variant = ["evaluate", str(run), "--set", "method.loss.prior_power=2", "--output", str(tmp_path / "out")]
+    with run_lock(run, ["equigrad", "train", "tiny:softmax_eql"]):
+        for command in ([*WORDS, "--run", str(run), "--resume"], ["evaluate", str(run)], variant):
+            capsys.readouterr()
+            assert main(command) == 1
+            (line,) = capsys.readouterr().err.splitlines()
+            assert f"equigrad: {run} is in use by process " in line
+            assert line.endswith(": equigrad train tiny:softmax_eql")
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a file system of so many bytes; tests that cannot are skipped."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(num_bytes):
+        command = ["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "none", str(folder)]
+        if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("only root can mount a small file system, and not in every container")
+        return folder
+
+    yield mount
+    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "file"),
+    [
+        (8_192, "run/"),
+        (16_384, "statistics.npz'; there is no checkpoint yet"),
+        (1_900_000, "step_00000003.pt'; the last"),
+    ],
+)
+def test_a_full_disk_is_one_line_and_leaves_whole_files(num_bytes, file, small_disk, capsys):
+    folder = small_disk(num_bytes) / "run"
+    assert main([*WORDS, "--set", "training.checkpoint_every=1", "--run", str(folder)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("equigrad: ")
+    assert "No space left on device" in line
+    assert file in line
+    assert not list(folder.rglob("*.part"))
+    json.loads((folder / "recipe.json").read_text())
+    if checkpoint_files(folder):
+        steps = [load_checkpoint(checkpoint)["step"] for checkpoint in checkpoint_files(folder)]
+        assert steps == [1, 2]
+        assert str(checkpoint_files(folder)[-1]) in line
+        subprocess.run(["mount", "-o", "remount,size=20m", str(folder.parent)], check=True)  # somebody makes room
+        assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
+
+
+def test_a_cut_log_of_a_finished_run_is_noticed_when_it_is_reported_and_when_it_goes_on(run, tmp_path, capsys):
+    folder = shutil.copytree(run, tmp_path / "run")
+    log = folder / "metrics.jsonl"
+    os.truncate(log, log.stat().st_size - 10)
+    lost = f"warning: {log}: 1 logged line is missing, from step 4"
+    assert main(["report", str(folder), "--output", str(tmp_path / "page.html")]) == 0
+    assert lost in capsys.readouterr().err
+    assert "1 logged line is missing" in (tmp_path / "page.html").read_text()
+    assert main([*WORDS, "--run", str(folder), "--resume"]) == 0
+    assert f"warning: {log}: 3 of 4 lines up to step 4 can be read" in capsys.readouterr().out
+
+
+def test_evaluating_or_resuming_a_finished_run_changes_no_bit_of_its_results(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    before = (folder / "evaluation.json").read_bytes()
+    (folder / "evaluation.json").unlink()
+    for command in (["evaluate", str(folder)], [*WORDS, "--run", str(folder), "--resume"]):
+        assert main(command) == 0
+        assert (folder / "evaluation.json").read_bytes() == before

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.analysis.lost_lines import lost_lines
 from equigrad.arrays import read_npz
 from equigrad.data.frequency import shot_split
 from equigrad.files import write_atomically
@@ -134,10 +135,9 @@ class RunHistory:
         return [[str(word) for word in start.get("command", [])] for start in starts]
 
     @property
-    def log_is_cut(self) -> bool:
-        """Whether `metrics.jsonl` ends in half a line, as that of a killed run does."""
-        file = self.folder / METRICS
-        return file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n")
+    def lost_lines(self) -> str | None:
+        """What its log has lost, in one line; None if nothing is known to be missing."""
+        return lost_lines(self.folder, self.recipe.get("starts", []), (line["step"] for line in self.metrics))
 
     @classmethod
     def load(cls, folder: str | Path, name: str | None = None) -> Self:

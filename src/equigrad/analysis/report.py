@@ -1,5 +1,6 @@
 """One HTML page that compares runs. It contains all it needs and makes no requests."""
 
+import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -48,6 +49,8 @@ def write_report(
         raise ValueError(f"names must be {len(folders)}, one for each run, got {len(names)}")
     given: Sequence[str | None] = names if names is not None else [None] * len(folders)
     runs = [RunHistory.load(folder, name) for folder, name in zip(folders, given, strict=True)]
+    for lost in filter(None, (run.lost_lines for run in runs)):
+        print(f"warning: {lost}", file=sys.stderr)
     shown_command = command if command is not None else ["equigrad", "report", *map(str, folders)]
     return write_comparison(compare(runs, statistics_path), file, title=title, command=shown_command)
 
@@ -115,8 +118,8 @@ def _notes(comparison: Comparison) -> list[str]:
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
-        if run.history.log_is_cut:
-            notes.append(f"The log of {run.name} ends in half a line: the run was killed, or its file was cut.")
+        if run.history.lost_lines:
+            notes.append(f"{run.history.lost_lines}.")
         if run.history.evaluation is None:
             notes.append(f"{run.name} has not been evaluated.")
     if comparison.categories.counts is None:

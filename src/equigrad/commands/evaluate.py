@@ -47,14 +47,14 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
     from equigrad.recipes.catalogue import changed_recipe
-    from equigrad.tasks.run_folder import evaluate_variant, task_of
+    from equigrad.tasks.run_folder import evaluate_run, evaluate_variant
 
     folder = parsed.output or parsed.run
     if parsed.set:
-        result = evaluate_variant(parsed.run, changed_recipe(parsed.run, parsed.set, parsed.recipe), folder)
+        recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
+        result = evaluate_variant(parsed.run, recipe, folder, command)
     else:
-        recipe = changed_recipe(folder, [], parsed.recipe)
-        result = task_of(recipe).evaluate(recipe, folder)
+        result = evaluate_run(folder, changed_recipe(folder, [], parsed.recipe), command)
     if parsed.json:
         # What the run folder keeps: a group without categories is null there, which JSON can say.
         metrics = dict(Evaluation.load(folder).result)

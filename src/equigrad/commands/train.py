@@ -62,6 +62,8 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             parsed.parser.error("the following arguments are required: RECIPE")
         parsed.parser.print_help()
         return None
+    from equigrad.engine import one_voice
+    from equigrad.engine.run_log import was_restarted
     from equigrad.recipes.catalogue import load_recipe, resumed_recipe
     from equigrad.recipes.tables import TABLES
     from equigrad.run_files import RECIPE
@@ -72,10 +74,12 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         print(settings_text(parsed.recipe, assignments))
         return None
     folder = parsed.run or Path("runs", parsed.recipe.replace(":", "_"))
-    goes_on = parsed.resume and (folder / RECIPE).exists()
+    resume = parsed.resume or was_restarted(folder)
+    goes_on = resume and (folder / RECIPE).exists()
     named = resumed_recipe(folder, parsed.recipe, assignments) if goes_on else load_recipe(parsed.recipe, assignments)
     recipe = named.recipe
-    result = task_of(recipe).train(recipe, folder, resume=parsed.resume, source=named.source(), command=command)
+    with one_voice():
+        result = task_of(recipe).train(recipe, folder, resume=resume, source=named.source(), command=command)
     if result.interrupted:
         return STOPPED
     if os.environ.get("RANK", "0") != "0":  # torchrun starts one for each rank

@@ -3,6 +3,7 @@
 from equigrad.engine.checkpoint import latest_checkpoint, load_checkpoint, load_weights
 from equigrad.engine.distributed import launch
 from equigrad.engine.ema import Ema
+from equigrad.engine.failures import one_voice
 from equigrad.engine.optimizers import SGD, AdamW, ParameterRule
 from equigrad.engine.schedule import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
 from equigrad.engine.settings import TrainSettings
@@ -28,6 +29,7 @@ __all__ = [
     "launch",
     "load_checkpoint",
     "load_weights",
+    "one_voice",
     "train",
     "yolox_schedule",
 ]

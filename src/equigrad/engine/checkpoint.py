@@ -1,11 +1,10 @@
-"""Checkpoints of a run: written atomically, the last few kept, loaded without executing anything.
+"""Checkpoints of a run: written atomically, the last few kept, loaded without executing or trusting anything.
 
 A checkpoint is `checkpoints/step_00001000.pt`, a dictionary of tensors and plain values.
 """
 
-import pickle
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +35,39 @@ def checkpoint_files(run_folder: Path) -> list[Path]:
 
 
 def load_checkpoint(file: Path) -> dict[str, Any]:
-    """Read a checkpoint to the CPU; EngineError if it is missing or damaged."""
+    """Read a checkpoint to the CPU; EngineError if it is missing or damaged. It takes no more memory than the file."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()  # torch.load alone does not notice a flipped bit
+        _check_archive(file)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(content, dict):
+            raise ValueError(f"expected a dictionary, got {type(content).__name__}")
+        for tensor in _tensors(content):
+            if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+                raise ValueError(f"a tensor of {tuple(tensor.shape)} has more values than are stored")
+    except Exception as error:  # zipfile and the unpickler raise nearly anything on a damaged file
+        raise EngineError(f"cannot load the checkpoint {file}: {one_line(error) or type(error).__name__}") from error
+    return content
+
+
+def _check_archive(file: Path) -> None:
+    """Checksums, which torch.load does not look at, and sizes, which it believes."""
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise zipfile.BadZipFile("compressed, which torch.save never does")
+        if sum(entry.file_size for entry in entries) > file.stat().st_size:
+            raise zipfile.BadZipFile("its parts claim to be larger than the file")
+        damaged = archive.testzip()
         if damaged is not None:
             raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-        content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise EngineError(f"cannot load the checkpoint {file}: {one_line(error)}") from error
-    return content
+
+
+def _tensors(content: Any) -> Iterator[Tensor]:
+    if isinstance(content, Tensor):
+        yield content
+    elif isinstance(content, dict | list | tuple):
+        for value in content.values() if isinstance(content, dict) else content:
+            yield from _tensors(value)
 
 
 def latest_checkpoint(run_folder: Path, warn: Callable[[str], None] = print) -> tuple[Path, dict[str, Any]] | None:
@@ -63,6 +85,9 @@ def load_weights(run_folder: Path, warn: Callable[[str], None] = print) -> dict[
     found = latest_checkpoint(run_folder, warn)
     if found is None:
         raise EngineError(f"{run_folder} has no checkpoint to load")
-    _, content = found
-    weights: dict[str, Tensor] = content["ema"]["model"] if content["ema"] else content["model"]
+    file, content = found
+    try:
+        weights: dict[str, Tensor] = content["ema"]["model"] if content["ema"] else content["model"]
+    except (KeyError, TypeError):
+        raise EngineError(f"{file} is not a checkpoint of a run: it has no weights of a model") from None
     return weights

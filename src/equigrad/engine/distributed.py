@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
+from equigrad.engine.failures import announce
 from equigrad.engine.random_state import seed_all
 from equigrad.errors import EngineError
 
@@ -50,11 +53,40 @@ def launch(
         strategy=DDPStrategy(find_unused_parameters=find_unused_parameters) if world_size > 1 else "auto",
         plugins=precision_plugin(precision, chosen),
     )
-    fabric.launch()
     if world_size > 1:
-        atexit.register(leave)
+        join("nccl" if chosen == "cuda" else "gloo")
+    fabric.launch()
     seed_all(seed)
     return fabric
+
+
+def join(backend: str) -> None:
+    """Join the process group that the environment names, unless this process has one."""
+    if dist.is_initialized():
+        return
+    store, rank, world_size = next(rendezvous("env://"))
+    # torchrun may keep its store when it restarts the ranks. Without a name of its own, a new rank would find the
+    # address of the dead one there.
+    store = PrefixStore(f"attempt {restart_count()}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
+    atexit.register(leave)
+    announce(store, rank, world_size)
+
+
+def restart_count() -> int:
+    """How often torchrun has restarted the ranks of this job."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+
+
+def job_name() -> str | None:
+    """What torchrun calls this job, the same after a restart; None for a process on its own."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    name, master = os.environ["TORCHELASTIC_RUN_ID"], f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    if name != "none":
+        return name
+    # Without --standalone or --rdzv-id it has no name. On one node torchrun itself tells jobs apart.
+    return f"{os.getppid()}" if os.environ.get("GROUP_WORLD_SIZE") == "1" else master
 
 
 def leave() -> None:

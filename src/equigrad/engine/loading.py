@@ -259,6 +259,13 @@ def _exit_when_the_training_says_so() -> None:
     os._exit(0)
 
 
+def death_of_worker(error: BaseException | None) -> str | None:
+    """One line on a worker that died; None for other errors. Torch raises it wherever the training happens to be."""
+    if not isinstance(error, RuntimeError) or not str(error).startswith("DataLoader worker"):
+        return None
+    return f"{one_line(error).rstrip('.')}; if memory ran out, use fewer workers (--workers); --resume goes on"
+
+
 def index_name(index: int) -> str:
     """Name of a sample of which nothing is known but its index."""
     return f"sample {index}"

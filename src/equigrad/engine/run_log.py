@@ -12,18 +12,22 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from equigrad.engine.distributed import job_name, restart_count
+from equigrad.engine.event_file import EventFile
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
 from equigrad.errors import EngineError, one_line
-from equigrad.files import atomic_write, write_atomically
-from equigrad.run_files import METRICS, RECIPE, TENSORBOARD
+from equigrad.files import atomic_write, naming, write_atomically
+from equigrad.run_files import LOCK, METRICS, RECIPE, TENSORBOARD
 from equigrad.settings import to_json
 
 FORMAT = 2
@@ -33,10 +37,8 @@ _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
 
 
 def check_run_folder(folder: Path, resume: bool) -> None:
-    """Refuse to mix a new run with what is in the folder, or to resume what is not a run."""
-    if folder.exists() and not folder.is_dir():
-        raise EngineError(f"the run folder {folder} is a file")
-    if not folder.exists() or not any(folder.iterdir()):
+    """Refuse to mix a new run with what is in a folder, or to resume what is not a run."""
+    if all(path.name == LOCK for path in folder.iterdir()):
         return
     if not resume:
         raise EngineError(f"the run folder {folder} is not empty: choose another, or continue the run with --resume")
@@ -51,24 +53,37 @@ class RunLog:
         folder: of the run; exists.
         step: of the checkpoint the run goes on from, 0 for a new one.
         keeps_last_line: False drops the line of that step too, which will be written again.
+        expected: `content` of the log when the checkpoint was written, if it is known.
+        warn: is told in one line what a damaged file has lost.
     """
 
-    def __init__(self, folder: Path, step: int, *, keeps_last_line: bool = True) -> None:
-        # Imported here because it is slow and only the first rank needs it.
-        from torch.utils.tensorboard import SummaryWriter
-
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        *,
+        keeps_last_line: bool = True,
+        expected: Mapping[str, int] | None = None,
+        warn: Callable[[str], None] = print,
+    ) -> None:
         self.folder = folder
-        self.history = StatisticsHistory(folder, step)
-        _drop_lines_after(folder / METRICS, step if keeps_last_line else step - 1)
+        self.history = StatisticsHistory(folder, step, warn)
+        self.content = {"lines": 0, "checksum": 0}
+        for line in _drop_lines_after(folder / METRICS, step if keeps_last_line else step - 1):
+            self._count(line)
+        if expected is not None and expected != self.content:
+            warn(f"warning: {folder / METRICS}: {_loss(expected, self.content, step)}")
         self._metrics = (folder / METRICS).open("a", encoding="utf-8")
-        self._events = SummaryWriter(str(folder / TENSORBOARD), purge_step=step + 1)
+        self._events = EventFile(folder / TENSORBOARD, purge_step=step + 1)
 
     def write(self, values: Mapping[str, Any]) -> None:
         """Add one line; `values["step"]` is its step. Numbers that are not finite become null."""
-        self._metrics.write(json.dumps(_finite(values)) + "\n")
-        self._metrics.flush()
-        for name, value in _scalars(values):
-            self._events.add_scalar(name, value, values["step"])
+        line = _finite(values)
+        with naming(self.folder / METRICS):
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()
+        self._count(line)
+        self._events.write(values["step"], _scalars(values))
 
     def snapshot(self, step: int, model: nn.Module) -> None:
         """Keep the gradient statistics of this step."""
@@ -77,17 +92,33 @@ class RunLog:
     def sync(self) -> None:
         """Make everything logged so far survive, as the checkpoint that follows will."""
         self.history.write()
-        os.fsync(self._metrics.fileno())
+        with naming(self.folder / METRICS):
+            os.fsync(self._metrics.fileno())
+
+    def _count(self, line: Mapping[str, Any]) -> None:
+        # Times differ each time a step is repeated; without them a resumed run has the same checksum.
+        text = json.dumps({name: value for name, value in line.items() if "seconds" not in name})
+        self.content = {
+            "lines": self.content["lines"] + 1,
+            "checksum": zlib.crc32(text.encode(), self.content["checksum"]),
+        }
 
     def close(self) -> None:
-        """Write the last snapshots and close all files."""
-        self.history.write()
-        self._metrics.close()
+        """Close all files. After an error this writes the last snapshots; otherwise `sync` has done so."""
+        with suppress(OSError):  # it must not hide the error that came before
+            self.history.write()
+        with suppress(OSError):
+            self._metrics.close()
         self._events.close()
 
 
 def write_recipe(
-    folder: Path, settings: TrainSettings, recipe: Mapping[str, Any], command: Sequence[str], step: int
+    folder: Path,
+    settings: TrainSettings,
+    recipe: Mapping[str, Any],
+    command: Sequence[str],
+    step: int,
+    last_step: int | None = None,
 ) -> None:
     """Describe the run in `recipe.json`; a resumption is added to what is there.
 
@@ -97,12 +128,16 @@ def write_recipe(
         recipe: more about the run, as plain data.
         command: how it was started.
         step: it starts from.
+        last_step: it ends with.
     """
     start = {
         "step": step,
+        "last_step": last_step,
+        "log_every": settings.log_every,
         "command": list(command),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": versions(),
+        **({} if job_name() is None else {"job": job_name()}),
     }
     file = folder / RECIPE
     earlier = read_recipe(folder)["starts"] if file.exists() else []
@@ -115,6 +150,14 @@ def write_recipe(
         "starts": [*earlier, start],
     }
     write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def was_restarted(folder: Path) -> bool:
+    """Whether torchrun has restarted this process after a failure, in the middle of the run in this folder."""
+    if restart_count() == 0 or not (folder / RECIPE).exists():
+        return False
+    starts = read_recipe(folder)["starts"]
+    return bool(starts) and isinstance(starts[-1], dict) and starts[-1].get("job") == job_name()
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
@@ -153,20 +196,31 @@ def default_command() -> list[str]:
     return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
-def _drop_lines_after(file: Path, step: int) -> None:
-    """Forget what a run logged after its checkpoint, and the half line a kill may have left."""
+def _drop_lines_after(file: Path, step: int) -> list[dict[str, Any]]:
+    """Forget what a run logged after its checkpoint, and what cannot be read, such as half a line; what is left."""
     if not file.exists():
-        return
-    kept = [line for line in file.read_bytes().splitlines(keepends=True) if _step_of(line) <= step]
+        return []
+    lines = [(line, _parsed(line)) for line in file.read_bytes().splitlines(keepends=True)]
+    kept = [(line, values) for line, values in lines if values is not None and values["step"] <= step]
     with atomic_write(file) as stream:
-        stream.writelines(kept)
+        stream.writelines(line for line, _ in kept)
+    return [values for _, values in kept]
 
 
-def _step_of(line: bytes) -> float:
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Values of a line of the log; None if it is damaged."""
     try:
-        return float(json.loads(line)["step"]) if line.endswith(b"\n") else math.inf
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+        values = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) and isinstance(values.get("step"), int) else None
+
+
+def _loss(expected: Mapping[str, int], found: Mapping[str, int], step: int) -> str:
+    """What a damaged log has lost, in words."""
+    if found["lines"] < expected["lines"]:
+        return f"{found['lines']} of {expected['lines']} lines up to step {step} can be read, the others are lost"
+    return f"some of its lines up to step {step} are not what the run has written"
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ history["criterion.statistics.positive"]     # (T, C) G_j^pos, by path in the mo
 history["criterion.statistics.negative"]     # (T, C) G_j^neg
 """
 
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from equigrad.arrays import read_npz
+from equigrad.errors import one_line
 from equigrad.files import atomic_write
 from equigrad.run_files import STATISTICS
 from equigrad.statistics import GradientStatistics
+
+Floats = NDArray[np.float64]
 
 
 def find_statistics(model: nn.Module) -> dict[str, GradientStatistics]:
@@ -41,11 +45,18 @@ class StatisticsHistory:
     Args:
         folder: of the run.
         last_step: snapshots after it, from a run that went further than its checkpoint, are forgotten.
+        warn: is told in one line about a file that cannot be read; the history then begins anew.
     """
 
-    def __init__(self, folder: Path, last_step: int) -> None:
+    def __init__(self, folder: Path, last_step: int, warn: Callable[[str], None] = print) -> None:
         self.file = folder / STATISTICS
-        self._snapshots = {step: arrays for step, arrays in _read(self.file).items() if step <= last_step}
+        self._snapshots: dict[int, dict[str, Floats]] = {}
+        try:
+            stored = _read(self.file) if self.file.exists() else {}
+            self._snapshots = {step: arrays for step, arrays in stored.items() if step <= last_step}
+        except ValueError as error:
+            reason = one_line(error)
+            warn(f"warning: {reason}; the gradient statistics up to step {last_step} are lost to reports")
 
     def record(self, step: int, model: nn.Module) -> None:
         """Take a snapshot, in memory; nothing for a model without statistics."""
@@ -69,13 +80,15 @@ class StatisticsHistory:
             np.savez(stream, steps=np.array(steps, dtype=np.int64), **columns)  # type: ignore[arg-type]
 
 
-def _read(file: Path) -> dict[int, dict[str, NDArray[np.float64]]]:
-    if not file.exists():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            columns = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return {}  # a history is worth less than the run that would go on
-    steps = columns.pop("steps").tolist()
-    return {step: {name: column[row] for name, column in columns.items()} for row, step in enumerate(steps)}
+def _read(file: Path) -> dict[int, dict[str, Floats]]:
+    """The snapshots of a file of ours."""
+    columns = read_npz(file)
+    if "steps" not in columns:
+        raise ValueError(f"{file}: expected an array named 'steps'")
+    steps = columns.pop("steps")
+    if steps.ndim != 1 or steps.dtype != np.int64 or (np.diff(steps) <= 0).any():
+        raise ValueError(f"{file}: steps must be whole numbers that ascend")
+    for name, column in columns.items():
+        if column.ndim != 2 or len(column) != len(steps) or column.dtype != np.float64:
+            raise ValueError(f"{file}: {name} must be ({len(steps)}, C) float64, got {column.shape} {column.dtype}")
+    return {step: {name: column[row] for name, column in columns.items()} for row, step in enumerate(steps.tolist())}

@@ -28,16 +28,27 @@ from torch.utils.data import default_collate
 from equigrad.engine import random_state
 from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load_checkpoint, save_checkpoint
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
+from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
-from equigrad.engine.loading import Batch, Collate, EpochAware, ResumableSampler, StepLoader, index_name
+from equigrad.engine.loading import (
+    Batch,
+    Collate,
+    EpochAware,
+    ResumableSampler,
+    StepLoader,
+    death_of_worker,
+    index_name,
+)
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.progress import PlainProgress, make_progress
+from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
 from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
 from equigrad.errors import EngineError, one_line
+from equigrad.files import remove_temporary_files
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -96,7 +107,6 @@ class Training:
         recipe: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
-        _on_first_rank(fabric, lambda: check_run_folder(run_folder, resume))
         self.fabric, self.settings, self.run_folder = fabric, settings, run_folder
         self.sample_name, self.evaluates, self.recipe = sample_name, evaluates, recipe or {}
         self.command = list(command) if command is not None else default_command()
@@ -115,6 +125,7 @@ class Training:
         self.position = 0  # samples of the epoch that all ranks together have trained on
         self.monitor = LossMonitor()
         self.skipped: Counter[str] = Counter()
+        self.logged: dict[str, int] | None = None  # content of the log at the checkpoint
         self.evaluation: dict[str, float] = {}
         self.evaluation_pending = False  # due at this step, and not logged yet
         self.interrupted = False
@@ -127,32 +138,31 @@ class Training:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Open the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
+        """Take the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
         random_state.seed_all(random_state.mixed_seed(self.settings.seed, self.fabric.global_rank))
-        if self.resume:
-            self._resume()
-        if self.fabric.is_global_zero:
-            self.run_folder.mkdir(parents=True, exist_ok=True)
-            write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step)
-            self.log = RunLog(self.run_folder, self.step, keeps_last_line=not self.evaluation_pending)
-            if self.step == 0:
-                self.log.snapshot(0, self.learner.model)
-        self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
-        self._open.enter_context(self.stop)
+        with ExitStack() as stack:
+            stack.enter_context(self.stop)
+            _on_first_rank(self.fabric, lambda: self._take_folder(stack))
+            if self.resume:
+                self._resume()
+            _on_first_rank(self.fabric, lambda: self._open_log(stack))
+            self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
+            stack.callback(self.progress.close)
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
-        if error is None and self.interrupted:
-            resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
-            self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
-        if error is None and self.skipped:
-            self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
-        self.progress.close()
-        if self.log is not None:
-            self.log.close()
+        with self._open:
+            if error is None and self.interrupted:
+                resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
+                self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
+            if error is None and self.skipped:
+                self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
+        death = death_of_worker(error)
+        if death is not None:
+            raise EngineError(death) from error
 
     def run_to_evaluation(self) -> bool:
         """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
@@ -231,7 +241,7 @@ class Training:
         is_broken, should_stop = any_rank(self.fabric, alarm is not None, self.stop.is_set)
         if is_broken:
             alarms = [text for text in gather_objects(self.fabric, alarm) if text]
-            raise EngineError(f"{alarms[0]}; {self._last_checkpoint()}")
+            raise AgreedError(f"{alarms[0]}; {self._last_checkpoint()}")
         return should_stop
 
     def _after_step(self, should_stop: bool) -> None:
@@ -286,18 +296,43 @@ class Training:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
         own = {"random": random_state.capture(), "losses": self.monitor.state_dict(), "skipped": dict(self.skipped)}
         per_rank = gather_objects(self.fabric, own)
-        if self.log is not None:
+        _on_first_rank(self.fabric, lambda: self._write_checkpoint(per_rank))
+
+    def _write_checkpoint(self, per_rank: list[Any]) -> None:
+        assert self.log is not None
+        content = {
+            **self.learner.state_dict(),
+            "step": self.step,
+            "batch_size": self.settings.batch_size,
+            "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
+            "evaluation": self.evaluation,
+            "evaluation_pending": self.evaluation_pending,
+            "ranks": per_rank,
+            "log": self.log.content,
+        }
+        try:
             self.log.sync()
-            content = {
-                **self.learner.state_dict(),
-                "step": self.step,
-                "batch_size": self.settings.batch_size,
-                "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
-                "evaluation": self.evaluation,
-                "evaluation_pending": self.evaluation_pending,
-                "ranks": per_rank,
-            }
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
+        except OSError as error:
+            raise EngineError(f"cannot save step {self.step}: {one_line(error)}; {self._last_checkpoint()}") from error
+
+    def _take_folder(self, stack: ExitStack) -> None:
+        stack.enter_context(run_lock(self.run_folder, self.command))
+        check_run_folder(self.run_folder, self.resume)
+        remove_temporary_files(self.run_folder)
+
+    def _open_log(self, stack: ExitStack) -> None:
+        write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step, self.total)
+        self.log = RunLog(
+            self.run_folder,
+            self.step,
+            keeps_last_line=not self.evaluation_pending,
+            expected=self.logged,
+            warn=self.progress.say,
+        )
+        stack.callback(self.log.close)
+        if self.step == 0:
+            self.log.snapshot(0, self.learner.model)
 
     def _resume(self) -> None:
         found = None
@@ -308,7 +343,11 @@ class Training:
             self.progress.say(f"{self.run_folder} has no checkpoint yet: starting from the beginning")
             return
         content = found[1] if found else load_checkpoint(file)
-        self._load(content)
+        try:
+            self._load(content)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise EngineError(f"{file} is not a checkpoint of this version ({reason})") from error
         self.progress.say(f"resuming at step {self.step} of {self.total} from {file}")
 
     def _load(self, content: dict[str, Any]) -> None:
@@ -325,6 +364,7 @@ class Training:
         self.evaluation_pending = content["evaluation_pending"] and self.evaluates
         if self.evaluation_pending:
             set_learning_rate(self.learner.optimizer, self._lr_factor(self.step - 1))  # for the log
+        self.logged = content.get("log")  # earlier versions did not write it
         self._load_own(content["ranks"])
 
     def _load_own(self, ranks: list[dict[str, Any]]) -> None:
@@ -441,17 +481,17 @@ def _micro_batch_size(settings: TrainSettings, world_size: int) -> int:
     return settings.batch_size // num_parts
 
 
-def _on_first_rank(fabric: "Fabric", check: Callable[[], None]) -> None:
-    """Let the first rank check something that it is about to change; all ranks raise if it raises."""
+def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
+    """Let the first rank do something with the run folder; all ranks raise if it fails."""
     message = None
     if fabric.is_global_zero:
         try:
-            check()
-        except EngineError as error:
-            message = str(error)
+            act()
+        except (EngineError, OSError) as error:
+            message = one_line(error)
     message = from_first_rank(fabric, message)
     if message is not None:
-        raise EngineError(message)
+        raise AgreedError(message)
 
 
 def _counted(names: Counter[str]) -> str:

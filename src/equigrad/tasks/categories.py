@@ -71,15 +71,16 @@ class TrainedCategories:
         except FileNotFoundError:
             raise EngineError(f"{folder}: not the run of a detector, it has no {CATEGORIES}") from None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise EngineError(
-                f"{file}: expected a list of name, group, images and instances ({one_line(error)})"
-            ) from None
+            reason = one_line(error)
+            raise EngineError(f"{file}: expected a list of name, group, images and instances ({reason})") from None
         return cls(tuple(names), tuple(groups), image_counts, instance_counts)
 
 
 def _column(rows: Any, field: str, kind: type) -> list[Any]:
     values = [row[field] for row in rows]
+    if not values:
+        raise ValueError("no category")
     for value in values:
-        if type(value) is not kind:
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**62):
             raise ValueError(f"{field} {value!r}")
     return values

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from equigrad.engine import EngineError, TrainResult, latest_checkpoint
+from equigrad.engine.run_lock import check_not_in_use, run_lock
 from equigrad.engine.run_log import check_run_folder, read_recipe
 from equigrad.files import write_atomically
 from equigrad.run_files import CHECKPOINTS, METRICS, RECIPE, STATISTICS
@@ -70,28 +71,37 @@ def recipe_of_run(folder: Path) -> Recipe:
     return recipe
 
 
-def evaluate_variant(folder: Path, recipe: Recipe, output: Path) -> EvaluationResult:
+def evaluate_run(folder: Path, recipe: Recipe, command: Sequence[str]) -> EvaluationResult:
+    """Evaluate the newest weights of a run, and keep the results in its folder; not while it is being trained."""
+    with run_lock(folder, command):
+        return task_of(recipe).evaluate(recipe, folder)
+
+
+def evaluate_variant(folder: Path, recipe: Recipe, output: Path, command: Sequence[str]) -> EvaluationResult:
     """Evaluate the newest weights of a run by a changed recipe, such as NorCal those of a run with CE.
 
     Args:
         folder: of the run, which stays as it is.
         recipe: the changed one.
         output: becomes a run folder with the history and the weights of the first, for all that is done with runs.
+        command: how the evaluation was started.
     """
-    check_run_folder(output, resume=False)
+    check_not_in_use(folder)
     found = latest_checkpoint(folder)
     if found is None:
         raise EngineError(f"{folder} has no checkpoint to load")
-    content = {**read_recipe(folder), "settings": to_json(recipe)}
     checkpoint, _ = found
-    try:
-        (output / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        shutil.copy(checkpoint, output / CHECKPOINTS)
-        for name in (METRICS, STATISTICS):
-            if (folder / name).exists():
-                shutil.copy(folder / name, output)
-        write_atomically(output / RECIPE, (json.dumps(content, indent=1) + "\n").encode())
-        return task_of(recipe).evaluate(recipe, output)
-    except BaseException:  # half a run would be in the way of the next try
-        shutil.rmtree(output, ignore_errors=True)
-        raise
+    content = {**read_recipe(folder), "settings": to_json(recipe)}
+    with run_lock(output, command):
+        check_run_folder(output, resume=False)
+        try:
+            (output / CHECKPOINTS).mkdir(exist_ok=True)
+            shutil.copy(checkpoint, output / CHECKPOINTS)
+            for name in (METRICS, STATISTICS):
+                if (folder / name).exists():
+                    shutil.copy(folder / name, output)
+            write_atomically(output / RECIPE, (json.dumps(content, indent=1) + "\n").encode())
+            return task_of(recipe).evaluate(recipe, output)
+        except BaseException:  # half a run would be in the way of the next try
+            shutil.rmtree(output, ignore_errors=True)
+            raise

@@ -71,10 +71,10 @@ def train(
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(evaluated, train_set, test_set, fabric)
-    if fabric.is_global_zero and result is not None and not training.interrupted:
-        result.save(folder)
-    elif fabric.is_global_zero:
-        remove_results(folder)
+        if fabric.is_global_zero and result is not None and not training.interrupted:
+            result.save(folder)
+        elif fabric.is_global_zero:
+            remove_results(folder)
     return training.result
 
 
@@ -121,7 +121,7 @@ def trained_model(recipe: ClassificationRecipe, category_counts: Counts, folder:
     model = _assemble(recipe, without_weights(recipe.backbone).build(), category_counts)
     if recipe.method.second_stage is not None:
         recipe.method.second_stage.change(model)
-    return with_weights_of(model, folder)
+    return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
 def build_sampler(recipe: ClassificationRecipe, train_set: ImageDataset) -> Sampler:

@@ -77,10 +77,10 @@ def train(
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, fabric)
-    if fabric.is_global_zero and result is not None and not training.interrupted:
-        result.save(folder)
-    elif fabric.is_global_zero:
-        remove_results(folder)
+        if fabric.is_global_zero and result is not None and not training.interrupted:
+            result.save(folder)
+        elif fabric.is_global_zero:
+            remove_results(folder)
     return training.result
 
 
@@ -134,7 +134,7 @@ def trained_model(recipe: DetectionRecipe, categories: TrainedCategories, folder
     model = _untrained_model(recipe, categories)
     if recipe.second_stage is not None:
         recipe.second_stage.change(model)
-    return with_weights_of(model, folder)
+    return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
 def _untrained_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:

@@ -82,10 +82,10 @@ def train(
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(recipe, evaluated, counts, test_set, folder, fabric)
-    if fabric.is_global_zero and result is not None and not training.interrupted:
-        result.save(folder)
-    elif fabric.is_global_zero:
-        remove_results(folder)
+        if fabric.is_global_zero and result is not None and not training.interrupted:
+            result.save(folder)
+        elif fabric.is_global_zero:
+            remove_results(folder)
     return training.result
 
 
@@ -120,7 +120,8 @@ def build_model(recipe: SegmentationRecipe, pixel_counts: Counts) -> Segmenter:
 
 def trained_model(recipe: SegmentationRecipe, pixel_counts: Counts, folder: Path) -> Segmenter:
     """The newest model of a run, for evaluation."""
-    return with_weights_of(_assemble(recipe, without_weights(recipe.backbone).build(), pixel_counts), folder)
+    model = _assemble(recipe, without_weights(recipe.backbone).build(), pixel_counts)
+    return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
 def build_sampler(recipe: SegmentationRecipe, train_set: SegmentationDataset) -> ShuffledSampler:

@@ -1,0 +1,45 @@
+"""Lines that a run has logged and its `metrics.jsonl` no longer has.
+
+A run logs every `log_every` steps and at its last one. What it has reached is known from the names of its checkpoints.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from equigrad.run_files import CHECKPOINTS, EVALUATION, METRICS
+
+_MAX_LINES = 10_000_000  # more than a log has: such steps come from a name or a file that is not of a run
+
+
+def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterable[Any]) -> str | None:
+    """One line on what is missing; None if nothing is, or if the run is of a version that cannot tell.
+
+    Args:
+        folder: of the run.
+        starts: of the run and of its resumptions, as in `recipe.json`.
+        logged: steps of the lines.
+    """
+    end = max((_step(file) for file in (folder / CHECKPOINTS).glob("step_*.pt")), default=0)
+    if not (folder / EVALUATION).exists():
+        end -= 1  # the line of a step with an evaluation is written after its checkpoint
+    missing: list[int] = []
+    found = set(logged)
+    for start in reversed(list(starts)):
+        first, every, last = (start.get(name) for name in ("step", "log_every", "last_step"))
+        if not (isinstance(first, int) and isinstance(every, int) and isinstance(last, int) and every > 0):
+            return None
+        if (end - first) // every > _MAX_LINES:
+            return None
+        due = {*range(first - first % every + every, end + 1, every), *([last] if first < last <= end else [])}
+        missing += due - found
+        end = min(end, first)
+    if not missing:
+        return None
+    lines = "line is" if len(missing) == 1 else "lines are"
+    return f"{folder / METRICS}: {len(missing)} logged {lines} missing, from step {min(missing)}"
+
+
+def _step(file: Path) -> int:
+    number = file.stem.removeprefix("step_")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0
