@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from engine.test_resume import wait_for
-from engine.toy import CONTEXT, Options, finish, start
+from engine.toy import Options, finish, start
 from equigrad.engine import EngineError
 from equigrad.engine.run_lock import check_not_in_use, run_lock
+from quick_processes import quick_context
 
 
 def test_a_folder_in_use_is_refused_with_its_holder_for_writing_and_for_reading(tmp_path):
@@ -68,7 +69,7 @@ def count(folder: Path, times: int) -> None:
 
 def test_processes_that_take_the_folder_in_turn_never_hold_it_together(tmp_path):
     (tmp_path / "number").write_text("0")
-    children = [CONTEXT.Process(target=count, args=(tmp_path, 200)) for _ in range(3)]
+    children = [quick_context().Process(target=count, args=(tmp_path, 200)) for _ in range(3)]
     for child in children:
         child.start()
     for child in children:

@@ -20,6 +20,9 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
         starts: of the run and of its resumptions, as in `recipe.json`.
         logged: steps of the lines.
     """
+    log = folder / METRICS
+    if log.is_file() and log.read_bytes()[-1:] not in (b"", b"\n"):
+        return f"{log}: ends in half a line: the run was killed, or the file was cut"
     end = max((_step(file) for file in (folder / CHECKPOINTS).glob("step_*.pt")), default=0)
     if not (folder / EVALUATION).exists():
         end -= 1  # the line of a step with an evaluation is written after its checkpoint
@@ -37,7 +40,7 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
     if not missing:
         return None
     lines = "line is" if len(missing) == 1 else "lines are"
-    return f"{folder / METRICS}: {len(missing)} logged {lines} missing, from step {min(missing)}"
+    return f"{log}: {len(missing)} logged {lines} missing, from step {min(missing)}"
 
 
 def _step(file: Path) -> int:
