@@ -487,3 +487,9 @@ def test_nothing_in_a_file_makes_the_checks_fail_or_the_reader_pass_an_error(tmp
                 data.mask(index)
             except ValueError as error:
                 assert "segmentation" in str(error)  # noqa: PT017
+
+
+def test_a_field_whose_name_is_no_text_is_found(tmp_path):
+    file = write_json(tmp_path / "a.json", coco(annotations=[annotation(1, segmentation={"X": 1})]))
+    file.write_bytes(file.read_bytes().replace(b'"X"', b'"\xed\xa0\x80"'))
+    assert "masks that are neither polygons nor run lengths" in {finding.kind for finding in check_detection(file)}

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from equigrad.data.images.paths import FOLLOW_LINKS, linked_inside
+from equigrad.data.images.paths import FOLLOW_LINKS, inside, linked_inside
 
 
 @pytest.fixture
@@ -43,3 +43,9 @@ def test_a_folder_whose_name_only_begins_like_the_root_is_outside(folder):
     (folder / "root2").mkdir()
     with pytest.raises(OSError, match="leaves"):
         linked_inside(folder / "root2" / "a.png", folder / "root")
+
+
+@pytest.mark.parametrize("path", ["a\nb.png", "a\x1b[2J.png", "a\0.png"])
+def test_a_path_with_control_characters_is_refused_in_one_line(path):
+    with pytest.raises(ValueError, match=r"^field: expected a path inside the folder of images, got 'a\\[^\n]*$"):
+        inside(path, "field")

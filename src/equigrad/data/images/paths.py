@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 FOLLOW_LINKS = "EQUIGRAD_FOLLOW_LINKS"  # set to 1 by users whose folder has links to their own images elsewhere
-_FOREIGN = re.compile("^[A-Za-z]:|[\0\ud800-\udfff]")  # a drive letter, or characters that no file name has
+_FOREIGN = re.compile("^[A-Za-z]:|[\0-\x1f\ud800-\udfff]")  # a drive letter, or what no name of an image has
 
 
 def inside(path: str, field: str) -> str:

@@ -171,7 +171,7 @@ def _check_extent(found: FindingCollector, name: str, polygons: list[list[float]
 def _check_runs(found: FindingCollector, name: str, shape: _Record, image: Any) -> None:
     try:
         runs = msgspec.convert(shape, RunLengthMask)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         found.add("masks that are neither polygons nor run lengths", f"{name}: {error}")
         return
     if image is None:
