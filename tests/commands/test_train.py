@@ -1,6 +1,7 @@
 """`equigrad train`: help, flags, mistakes and the folder of a run."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -181,3 +182,36 @@ def test_a_finished_run_is_not_overwritten(run):
     done = equigrad("train", "tiny:softmax_eql", "--run", run, settings=SHORT_RUN)
     assert done.code == 1
     assert "is not empty" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny:sigmoid_eql"], "is a run of tiny:softmax_eql, which cannot go on as tiny:sigmoid_eql"),
+        (["tiny:softmax_eql", "--set", "method.loss.prior_power=2"], "trained with method.loss.prior_power=0.5, which"),
+        (["tiny:softmax_eql", "--batch-size", "4"], "trained with training.batch_size=8, which cannot change to 4"),
+        (["tiny:softmax_eql", "--seed", "1"], "trained with training.seed=0, which cannot change to 1"),
+        (["tiny:softmax_eql", "--lr", "0.5"], "trained with training.optimizer.lr=0.1, which cannot change to 0.5"),
+        (["tiny:softmax_eql", "--precision", "bf16"], "trained with precision=32, which cannot change to bf16"),
+    ],
+)
+def test_a_run_does_not_go_on_as_another_recipe(words, message, run):
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    done = equigrad("train", *words, "--run", run, "--resume")
+    assert done.code == 1
+    assert done.err.startswith(f"equigrad: {run} ")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+
+
+def test_a_run_goes_on_with_other_workers_device_and_log(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    harmless = ["training.log_every=7", "training.checkpoint_every=5", "training.keep_checkpoints=1"]
+    done = equigrad(
+        *("train", "tiny:softmax_eql", "--run", folder, "--resume", "--workers", "1", "--device", "cpu"),
+        settings=harmless,
+    )
+    assert done.code == 0, done.err
+    stored = json.loads((folder / "recipe.json").read_text())["settings"]
+    assert (stored["training"]["log_every"], stored["training"]["num_workers"], stored["device"]) == (7, 1, "cpu")
