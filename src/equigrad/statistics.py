@@ -4,7 +4,7 @@ import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -56,7 +56,7 @@ def is_recomputing() -> bool:
     It does so inside backward, with hooks on what autograd saves. The reentrant variant has no hooks and runs its first
     pass without gradients, so there the second pass is the one to record.
     """
-    if torch._C._current_graph_task_id() == -1:  # not inside backward
+    if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:  # not inside backward
         return False
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
@@ -163,7 +163,7 @@ class GradientStatistics(BatchedState):
         if is_distributed():
             calls = _joined_over_ranks(calls)
         kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
-        with _adding:
+        with nullcontext() if torch.compiler.is_compiling() else _adding:
             sums = torch.stack([self.positive, self.negative]).mul_(kept)
             for positive, negative, count in calls:
                 count = torch.as_tensor(1 if count is None else count, dtype=torch.float64, device=sums.device)

@@ -52,7 +52,7 @@ class BlockwisePass:
         self.logits = logits
         self.num_classes = logits.shape[1]
         # Categories innermost in memory, as in (N, C) and channels-last, are rows; else (N, C, M). Neither is copied.
-        self.is_rows = logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
+        self.is_rows = lies_in_rows(logits)
         self.sample_dims = (0,) if self.is_rows else (0, 2)
         flat = logits.detach()
         if logits.dim() > 2:
@@ -167,12 +167,7 @@ class ClosedForm(torch.autograd.Function):
             _scale_(gradient, factor if ctx.divisor is None else factor / ctx.divisor)
         if torch.is_grad_enabled():
             gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
-        num_samples, num_classes, *positions = ctx.shape
-        if positions and ctx.is_rows:
-            gradient = gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
-        elif positions:
-            gradient = gradient.view(ctx.shape)
-        return gradient, None, None
+        return _in_logits_shape(gradient, ctx), None, None
 
 
 class FirstDerivativeOnly(torch.autograd.Function):
@@ -194,6 +189,24 @@ class FirstDerivativeOnly(torch.autograd.Function):
             "the fused losses of equigrad cannot be differentiated twice: their gradient is a closed form without a "
             'graph. Use reduction="none" or a formula of equigrad.losses.reference, which are ordinary autograd'
         )
+
+
+def lies_in_rows(logits: Tensor) -> bool:
+    """Whether categories are innermost in memory, as in (N, C) and in channels-last."""
+    return logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
+
+
+def held_gradient(loss: Tensor) -> Tensor:
+    """The gradient that a fused loss holds for its backward, in the logits' shape; undivided in half precision."""
+    node: Any = loss.grad_fn
+    return _in_logits_shape(node.gradient if node.scale == 1 else node.gradient * node.scale, node)
+
+
+def _in_logits_shape(gradient: Tensor, ctx: Any) -> Tensor:
+    num_samples, num_classes, *positions = ctx.shape
+    if positions and ctx.is_rows:
+        return gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
+    return gradient.view(ctx.shape)
 
 
 def take_gradient(ctx: Any) -> Tensor:

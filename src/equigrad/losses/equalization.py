@@ -13,8 +13,8 @@ from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
 from equigrad.losses.blockwise import GradientSums
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number
+from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import GradientStatistics
 
 Indicator = Literal["positive", "negative", "ratio"]
@@ -47,8 +47,8 @@ class EqualizationLoss(CategoryLoss):
 
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
-        if disable_compile(CategoryLoss.changes_state)(self):
-            disable_compile(GradientStatistics.update)(self.statistics, *gradient_sums)
+        if self.changes_state():
+            self.statistics.update(*gradient_sums)
 
 
 class SigmoidEqualizationLoss(EqualizationLoss):
@@ -108,12 +108,14 @@ class SigmoidEqualizationLoss(EqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         weights = self.category_weights()
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits, labels, *weights, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
-            return reference.sigmoid_equalization(logits, labels, *weights, ignore_index=self.ignore_index)
+            return reference.sigmoid_equalization(
+                logits, labels, *(held(weight) for weight in weights), ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -169,13 +171,13 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
         margin, label_smoothing = self.category_weights(), self.label_smoothing
-        loss, gradient_sums = disable_compile(functional.cross_entropy)(
+        loss, gradient_sums = as_operator(functional.cross_entropy)(
             logits, labels, margin, label_smoothing=label_smoothing, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.softmax_equalization(
-                logits, labels, margin, label_smoothing=label_smoothing, ignore_index=self.ignore_index
+                logits, labels, held(margin), label_smoothing=label_smoothing, ignore_index=self.ignore_index
             )
         return loss
 
@@ -234,13 +236,13 @@ class EqualizedFocalLoss(EqualizationLoss):
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         focus, weight = self.category_weights()
         positive, negative = balance(self.positive_balance)
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits, labels, positive * weight, negative * weight, focus=focus, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.equalized_focal(
-                logits, labels, focus, weight, self.positive_balance, ignore_index=self.ignore_index
+                logits, labels, held(focus), held(weight), self.positive_balance, ignore_index=self.ignore_index
             )
         return loss
 
@@ -285,13 +287,13 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
         focus, weight = self.category_weights()
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits, labels, weight, weight, focus=focus, quality=quality, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.equalized_quality_focal(
-                logits, labels, quality, focus, weight, ignore_index=self.ignore_index
+                logits, labels, quality, held(focus), held(weight), ignore_index=self.ignore_index
             )
         return loss
 

@@ -5,7 +5,7 @@ in blocks that stay in cache, and forms loss, gradient and column sums there. No
 the gradient is kept for backward, so the gradient is the only logits-sized tensor that is ever allocated.
 
 The same losses as a few lines of ordinary PyTorch each are in `reference`: read those first. Inside a function that you
-compile, call these through `torch.compiler.disable`; the modules do so themselves.
+compile, call them through `operators.as_operator`, as the modules do.
 """
 
 import math
@@ -205,8 +205,10 @@ def lade_cross_entropy(
     reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
     ignore_index: int = IGNORE,
-) -> Tensor:
+) -> tuple[Tensor, GradientSums]:
     r"""Cross-entropy with the log prior as margin, and LADE's regulariser; the formula is that of `LADELoss`.
+
+    The gradient sums are those of the cross-entropy alone.
 
     Args:
         logits: (N, C, ...).
@@ -227,5 +229,4 @@ def lade_cross_entropy(
         add_cross_entropy(run, run.blocks(), labels)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
-    loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
-    return loss
+    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()

@@ -141,6 +141,8 @@ def check_labels(
             f"labels must be int64 of shape {samples}{also} for logits of shape {tuple(logits.shape)}, "
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
+    if torch.compiler.is_compiling():  # the operator looks at the values when it runs
+        return labels if ignore_index == IGNORE else labels.masked_fill(labels == ignore_index, IGNORE)
     lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
     if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
         least, greatest = labels.aminmax()
@@ -221,6 +223,8 @@ def divisor_of(
     else:
         value = torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
     message = "normalizer must be finite and > 0"
+    if torch.compiler.is_compiling():
+        return value
     if value.is_cuda:
         torch._assert_async((value > 0) & value.isfinite(), message)
     elif not 0 < value.item() < math.inf:
