@@ -112,6 +112,13 @@ def row_tiles(layout: Layout) -> Tiles | None:
     return _tiles(layout, samples, categories, num_programs, num_warps=min(16, max(4, samples * categories // 512)))
 
 
+def sample_blocks(layout: Layout) -> tuple[int, int, int]:
+    """For a loop over the categories: samples of a program, categories of a step, number of programs."""
+    samples = 1 if layout.is_rows else min(4 * COALESCED_POSITIONS, _power_of_2(layout.num_positions))
+    num_programs = max(1, layout.num_images * triton.cdiv(layout.num_positions, samples))
+    return samples, min(_power_of_2(layout.num_classes), 2 * TILE_ELEMENTS // samples), num_programs
+
+
 def _power_of_2(size: int) -> int:
     """The least power of 2 that is not smaller: what Triton can cut blocks of."""
     return int(triton.next_power_of_2(max(1, size)))
