@@ -12,7 +12,7 @@ from equigrad import BACKGROUND, IGNORE
 from losses.gradients import gradient_sums
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-PLACES = [(), (1,), (5,), (2, 3)]
+PLACES = [(), (1,), (3,), (2, 2)]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,14 @@ class Batch:
     def _set(self, name, value):
         object.__setattr__(self, name, value)
 
+    @property
+    def magnitude(self) -> float:
+        return float(self.logits.abs().max()) if self.logits.numel() else 0.0
+
     def expected(self, formula, labels=None) -> "Expected":
         """Sums over the samples of `formula(logits, labels)`, and what autograd makes of it; float64."""
         labels = self.labels if labels is None else labels
-        logits = self.logits.double().requires_grad_()
+        logits = self.logits.to(torch.float64, copy=True).requires_grad_()
         loss = formula(logits, labels).sum()
         (gradient,) = torch.autograd.grad(loss, logits)
         return Expected(loss.detach(), gradient, *gradient_sums(gradient, labels))
@@ -68,7 +72,7 @@ def batches(**fixed):
     """Small ones: the interpreter takes some 10 ms for each tile."""
     return st.builds(
         Batch,
-        num_samples=st.integers(0, 4),
+        num_samples=st.integers(0, 3),
         num_classes=st.one_of(st.integers(1, 6), st.sampled_from([129, 300])),
         places=st.sampled_from(PLACES),
         layout=st.sampled_from(["dense", "channels last", "columns of a larger tensor", "transposed"]),
@@ -86,9 +90,14 @@ class Expected(NamedTuple):
     negative: Tensor
 
 
-def assert_result(result, expected: Expected, dtype: torch.dtype) -> None:
-    """The sums of a pass to the rounding of its arithmetic, the gradient to that of the logits' dtype."""
+def assert_result(result, expected: Expected, dtype: torch.dtype, magnitude: float = 0.0) -> None:
+    """The sums of a pass to the rounding of its arithmetic, the gradient to that of the logits' dtype.
+
+    A softmax of s z + m that reaches a magnitude is as exact as the exponents are, which are rounded beside it.
+    """
     close = {"rtol": 1e-9, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 3e-5, "atol": 3e-6}
+    if dtype != torch.float64:
+        close["rtol"] += 2 * magnitude * torch.finfo(torch.float32).eps
     assert_close(result.loss_sum, expected.loss, **close)
     assert_close(result.positive, expected.positive, **close)
     assert_close(result.negative, expected.negative, **close)

@@ -9,8 +9,8 @@ from torch import Tensor
 TILE_ELEMENTS = 1024
 """Entries that a program of four warps holds at a time: 8 for each thread, in as few registers as fill the GPU."""
 
-MAX_ROW_ELEMENTS = 8192
-"""The same with sixteen warps, 16 for each thread. A softmax over more categories reads its logits twice."""
+MAX_ROW_ELEMENTS = 4096
+"""The same with sixteen warps. A softmax over more categories reads its logits twice: 8192 would spill registers."""
 
 COALESCED_POSITIONS = 8
 """Neighbouring float32 that fill a sector of memory: fewer in a row waste bandwidth."""
@@ -109,7 +109,7 @@ def row_tiles(layout: Layout) -> Tiles | None:
         return None
     # Every program leaves two rows of partial sums: 32 samples for each keep them small beside the logits.
     num_programs = min(NUM_PROGRAMS // 2, max(128, layout.num_images * layout.num_positions // 32))
-    return _tiles(layout, samples, categories, num_programs, num_warps=min(16, max(4, samples * categories // 512)))
+    return _tiles(layout, samples, categories, num_programs, num_warps=max(4, samples * categories // 256))
 
 
 def sample_blocks(layout: Layout) -> tuple[int, int, int]:
