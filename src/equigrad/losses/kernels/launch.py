@@ -1,6 +1,5 @@
 """One launch of a kernel, as data: it can be run, counted, or compiled for a device that is not there."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,11 +17,12 @@ class Launch(NamedTuple):
     num_warps: int = 4
 
 
-def run(launches: Sequence[Launch], device: torch.device) -> None:
+def run(*launches: Launch) -> None:
     """Run the launches in their order."""
-    # Triton launches on the current device, which need not be that of the tensors.
-    with torch.cuda.device(device if device.type == "cuda" else -1):
-        for kernel, grid, arguments, num_warps in launches:
+    for kernel, grid, arguments, num_warps in launches:
+        device = next(value.device for value in arguments.values() if isinstance(value, Tensor))
+        # Triton launches on the current device, which need not be that of the tensors.
+        with torch.cuda.device(device if device.type == "cuda" else -1):
             kernel[grid](**arguments, num_warps=num_warps)
 
 

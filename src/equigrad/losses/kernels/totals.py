@@ -48,7 +48,7 @@ class Pass(NamedTuple):
 
     def run(self) -> PassResult:
         """Launch it. The result is filled by the device while the host goes on."""
-        run(self.launches, self.result.loss.device)
+        run(*self.launches)
         return self.result
 
 
