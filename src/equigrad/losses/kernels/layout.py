@@ -133,6 +133,14 @@ def _tiles(layout: Layout, samples: int, categories: int, num_programs: int, num
 
 
 @triton.jit
+def samples_of(tile, tiles_per_image, BLOCK_S: tl.constexpr):
+    """Image and positions of a tile, in 64 bits. Tiles are counted in 32: a division in 64 takes a call and stack."""
+    n = tile // tiles_per_image
+    start = (tile - n * tiles_per_image).to(tl.int64) * BLOCK_S
+    return n.to(tl.int64), start + tl.arange(0, BLOCK_S)
+
+
+@triton.jit
 def offsets(n, positions, columns, stride_n, stride_c, stride_m):
     """Of the entries of a tile, in 64 bits: logits may have more than 2^31."""
     rows = n * stride_n + positions * stride_m

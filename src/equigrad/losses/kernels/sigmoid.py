@@ -13,7 +13,7 @@ from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses.inputs import FusedReduction, PerCategory
 from equigrad.losses.kernels.arithmetic import by_category, sigmoid_parts
 from equigrad.losses.kernels.launch import Launch, vector_and_factor
-from equigrad.losses.kernels.layout import Layout, column_tiles, offsets
+from equigrad.losses.kernels.layout import Layout, column_tiles, offsets, samples_of
 from equigrad.losses.kernels.totals import Pass, add_up, empty_partials, store_sums, store_totals
 
 BACKGROUND_LABEL = tl.constexpr(BACKGROUND)
@@ -162,11 +162,10 @@ def sigmoid_kernel(
     num_bad = tl.zeros([BLOCK_S], tl.int32) if targets is None else tl.zeros([BLOCK_S, BLOCK_C], tl.int32)
 
     tiles_per_image = tl.cdiv(num_positions, BLOCK_S)
-    first = tl.program_id(0).to(tl.int64) * tiles_per_program
+    first = tl.program_id(0) * tiles_per_program
     last = tl.minimum(first + tiles_per_program, num_images * tiles_per_image)
     for tile in range(first, last):
-        n = tile // tiles_per_image
-        positions = (tile % tiles_per_image) * BLOCK_S + tl.arange(0, BLOCK_S)
+        n, positions = samples_of(tile, tiles_per_image, BLOCK_S)
         is_sample = positions < num_positions
         inside = is_sample[:, None] & is_column[None, :]
 

@@ -16,7 +16,7 @@ from equigrad.labels import IGNORE
 from equigrad.losses.inputs import ROW_SUM_TOLERANCE, FusedReduction, PerCategory
 from equigrad.losses.kernels.arithmetic import by_category, log1p
 from equigrad.losses.kernels.launch import Launch, vector_and_factor
-from equigrad.losses.kernels.layout import Layout, column_tiles, offsets, row_tiles, sample_blocks
+from equigrad.losses.kernels.layout import Layout, column_tiles, offsets, row_tiles, sample_blocks, samples_of
 from equigrad.losses.kernels.totals import Pass, add_up, empty_partials, store_sums, store_totals
 
 SUM_TOLERANCE = tl.constexpr(ROW_SUM_TOLERANCE)
@@ -145,11 +145,10 @@ def softmax_kernel(
     num_bad = tl.zeros([BLOCK_S], tl.int32)
 
     tiles_per_image = tl.cdiv(num_positions, BLOCK_S)
-    first = tl.program_id(0).to(tl.int64) * tiles_per_program
+    first = tl.program_id(0) * tiles_per_program
     last = tl.minimum(first + tiles_per_program, num_images * tiles_per_image)
     for tile in range(first, last):
-        n = tile // tiles_per_image
-        positions = (tile % tiles_per_image) * BLOCK_S + tl.arange(0, BLOCK_S)
+        n, positions = samples_of(tile, tiles_per_image, BLOCK_S)
         is_sample = positions < num_positions
         samples = n * num_positions + positions
 
@@ -244,9 +243,8 @@ def rows_kernel(
     """Four numbers of each sample: peak, total, and two of `own_terms`, or T and the sum of y if labels are soft."""
     dtype: tl.constexpr = rows.dtype.element_ty
     tiles_per_image = tl.maximum(tl.cdiv(num_positions, BLOCK_S), 1)
-    tile = tl.program_id(0).to(tl.int64)
-    n = tile // tiles_per_image
-    positions = (tile % tiles_per_image) * BLOCK_S + tl.arange(0, BLOCK_S)
+    tile = tl.program_id(0)
+    n, positions = samples_of(tile, tiles_per_image, BLOCK_S)
     is_sample = positions < num_positions
     samples = n * num_positions + positions
     label = load_labels(labels, samples, is_sample, ignore_index)
