@@ -79,6 +79,11 @@ class BatchedState(ExactModule):
 
     _open: OpenBatch | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are being gathered by a `one_batch`."""
+        return self._open is not None
+
     def record_call(self, call: Any) -> None:
         """Add a call: at once, or at the end of the `one_batch` that is open."""
         if self._open is None:
@@ -133,6 +138,11 @@ class GradientStatistics(BatchedState):
         return self.positive.numel()
 
     @property
+    def kept(self) -> float:
+        """The share of earlier gradient that is left after an update."""
+        return 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
+
+    @property
     def ratio(self) -> Tensor:
         """G_j, (C,). Infinite, hence balanced, until a negative gradient arrives."""
         return torch.where(self.negative > 0, self.positive / self.negative, torch.inf)
@@ -162,9 +172,8 @@ class GradientStatistics(BatchedState):
         calls = _join_by_divisor(calls)
         if is_distributed():
             calls = _joined_over_ranks(calls)
-        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
         with nullcontext() if torch.compiler.is_compiling() else _adding:
-            sums = torch.stack([self.positive, self.negative]).mul_(kept)
+            sums = torch.stack([self.positive, self.negative]).mul_(self.kept)
             for positive, negative, count in calls:
                 count = torch.as_tensor(1 if count is None else count, dtype=torch.float64, device=sums.device)
                 # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.

@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 from equigrad.losses.inputs import PerCategory
+from equigrad.losses.kernel_choice import kernels_for
 
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
 MIN_BLOCK_ELEMENTS = 40_000
 """Smaller blocks cost more in calls than they save in memory; below 2^15 torch leaves an operation to one thread."""
+
+MAX_DEVICE_BLOCKS = 4
+"""On a device every operation costs a launch: few blocks, and temporaries of a quarter of the logits."""
 
 TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
@@ -34,6 +38,7 @@ class GradientSums(NamedTuple):
     positive: Tensor
     negative: Tensor
     divisor: Tensor | None  # what the loss divides its sum by
+    record: Tensor | None = None  # (2C + 1,) of a GPU kernel: all three in one tensor, with NaN for "not finite"
 
 
 class BlockwisePass:
@@ -60,6 +65,9 @@ class BlockwisePass:
         self.flat = flat
         self.dtype = torch.promote_types(logits.dtype, torch.float32)
         self.is_cpu = logits.device.type == "cpu"
+        self.kernels = kernels_for(logits.device)
+        if self.kernels == "triton":  # a loss that has no kernel
+            self.kernels = "torch"
         self.scale = scale
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.loss = flat.new_zeros((), dtype=torch.float64)
@@ -74,10 +82,20 @@ class BlockwisePass:
         self.graph_anchor: Tensor | None = None
         if torch.is_grad_enabled() and logits.requires_grad:
             self.gradient = torch.empty_like(flat, memory_format=torch.contiguous_format)
-            self.graph_anchor = logits.narrow(0, 0, 0).sum()
+            self.graph_anchor = graph_anchor_of(logits)
         # The arithmetic of a block uses the memory of its gradient where that is precise enough.
         self.workspace = self.gradient if logits.dtype == self.dtype else None
         self._temporaries: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        """The loss, divided."""
+        return (self.loss / self.safe_divisor).to(self.dtype)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the stored gradient is divided already."""
+        return self.stored_divisor is self.safe_divisor
 
     def flatten(self, values: Tensor) -> Tensor:
         """What has the logits' shape as (N, C) or (N, C, M); what has the labels' shape as (N,) or (N, M)."""
@@ -105,6 +123,9 @@ class BlockwisePass:
                 share = int(self.flat.numel() * TEMPORARY_SHARE / num_temporaries)
                 num_elements = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
             num_samples = max(1, num_elements // self.num_classes)
+        if self.kernels == "torch":
+            total = self.flat.numel() // self.num_classes
+            num_samples = max(num_samples, -(-total // MAX_DEVICE_BLOCKS))
         everything = slice(None)
         blocks = []
         if self.is_rows:
@@ -146,17 +167,17 @@ class ClosedForm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: BlockwisePass) -> Tensor:
-        """The loss, divided."""
+    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: Any) -> Tensor:
+        """The loss, divided, of a `BlockwisePass` or a `DeviceRun`."""
         if run.gradient is not None:
-            is_divided = run.stored_divisor is run.safe_divisor
             ctx.gradient, ctx.divisor, ctx.graph_anchor = (
                 run.gradient,
-                None if is_divided else run.safe_divisor,
+                None if run.is_divided else run.safe_divisor,
                 graph_anchor,
             )
             ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
-        return (run.loss / run.safe_divisor).to(run.dtype)
+        value: Tensor = run.value
+        return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -164,7 +185,7 @@ class ClosedForm(torch.autograd.Function):
         gradient = take_gradient(ctx)
         with torch.no_grad():
             factor = upstream if ctx.scale == 1 else upstream * ctx.scale
-            _scale_(gradient, factor if ctx.divisor is None else factor / ctx.divisor)
+            _scale_(gradient, factor, ctx.divisor)
         if torch.is_grad_enabled():
             gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
         return _in_logits_shape(gradient, ctx), None, None
@@ -173,8 +194,8 @@ class ClosedForm(torch.autograd.Function):
 class FirstDerivativeOnly(torch.autograd.Function):
     """Raises at a second derivative: without it, a penalty on the gradient would silently train nothing.
 
-    Its second input is a number that depends on the logits but holds none of their memory. Without it autograd would
-    find no path from the gradient to the logits and return None instead of asking.
+    Its second input is an empty tensor that depends on the logits. Without it autograd would find no path from the
+    gradient to the logits and return None instead of asking.
     """
 
     @staticmethod
@@ -224,8 +245,20 @@ def take_gradient(ctx: Any) -> Tensor:
     return gradient
 
 
-def _scale_(gradient: Tensor, factor: Tensor) -> None:
-    """gradient *= factor, in place: a second logits-sized tensor would double the memory of the loss."""
+def graph_anchor_of(logits: Tensor) -> Tensor:
+    """An empty tensor that depends on the logits but holds none of their memory; see `FirstDerivativeOnly`."""
+    return logits.narrow(0, 0, 0).clone()
+
+
+def _scale_(gradient: Tensor, factor: Tensor, divisor: Tensor | None) -> None:
+    """gradient *= factor / divisor, in place: a second logits-sized tensor would double the memory of the loss."""
+    if divisor is not None and kernels_for(gradient.device) == "triton":
+        from equigrad.losses.kernels import backward, launch
+
+        launch.run(backward.scale_gradient(gradient, factor, divisor, out=gradient))
+        return
+    if divisor is not None:
+        factor = factor / divisor
     if factor.device.type == "cpu" and factor.item() == 1:
         return
     if gradient.dtype in (torch.float16, torch.bfloat16):

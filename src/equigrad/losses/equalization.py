@@ -14,6 +14,7 @@ from equigrad.losses import functional, mappings, reference
 from equigrad.losses.blockwise import GradientSums
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number
+from equigrad.losses.kernel_choice import uses_triton
 from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import GradientStatistics
 
@@ -47,8 +48,15 @@ class EqualizationLoss(CategoryLoss):
 
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
-        if self.changes_state():
-            self.statistics.update(*gradient_sums)
+        if not self.changes_state():
+            return
+        positive, negative, divisor, record = gradient_sums
+        if record is None or self.statistics.is_open:
+            self.statistics.update(positive, negative, divisor)
+        else:
+            from equigrad.losses import device_pass
+
+            device_pass.add_to_statistics(self.statistics, record, is_divided=divisor is not None)
 
 
 class SigmoidEqualizationLoss(EqualizationLoss):
@@ -97,13 +105,23 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Weights of positive (q_j) and of negative (r_j) samples, (C,) each."""
-        ratio = self.statistics.ratio
-        is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
-        negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
-        negative_weight = torch.where(is_known, negative_weight, 1.0)
-        positive_weight = 1 + self.positive_boost * (1 - negative_weight)
-        one = torch.ones_like(negative_weight)
-        return positive_weight if self.reweight_positive else one, negative_weight if self.reweight_negative else one
+        if uses_triton(self.statistics.positive) and (named := mappings.name_of(self.mapping)) is not None:
+            from equigrad.losses.kernels import weights
+
+            positive, negative = self.statistics.positive, self.statistics.negative
+            options = weights.sigmoid_weights(positive, negative, positive_boost=self.positive_boost, **named)
+            positive_weight, negative_weight = options.run()
+        else:
+            ratio = self.statistics.ratio
+            is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
+            negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
+            negative_weight = torch.where(is_known, negative_weight, 1.0)
+            positive_weight = 1 + self.positive_boost * (1 - negative_weight)
+        if not self.reweight_positive:
+            positive_weight = torch.ones_like(positive_weight)
+        if not self.reweight_negative:
+            negative_weight = torch.ones_like(negative_weight)
+        return positive_weight, negative_weight
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
@@ -163,7 +181,15 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
-        prior: Tensor = getattr(self.statistics, self.indicator)
+        if uses_triton(self.statistics.positive):
+            from equigrad.losses.kernels import weights
+
+            statistics, is_ratio = self.statistics, self.indicator == "ratio"
+            prior = statistics.negative if self.indicator == "negative" else statistics.positive
+            power, floor = self.prior_power, self.prior_floor
+            over = statistics.negative if is_ratio else None
+            return weights.margin(prior, over, prior_power=power, prior_floor=floor).run()[0]
+        prior = getattr(self.statistics, self.indicator)
         if self.indicator == "ratio":
             prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
         return self.prior_power * prior.clamp(min=self.prior_floor).log()
@@ -227,7 +253,7 @@ class EqualizedFocalLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
-        focus, weight = modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+        focus, weight = modulation(self.statistics, self.base_focus, self.focus_scale)
         if not self.focusing:
             focus = torch.full_like(focus, self.base_focus)
         return focus, weight if self.weighting else torch.ones_like(weight)
@@ -235,9 +261,14 @@ class EqualizedFocalLoss(EqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         focus, weight = self.category_weights()
-        positive, negative = balance(self.positive_balance)
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
-            logits, labels, positive * weight, negative * weight, focus=focus, **self.options(normalizer)
+            logits,
+            labels,
+            weight,
+            weight,
+            positive_balance=self.positive_balance,
+            focus=focus,
+            **self.options(normalizer),
         )
         self.record(gradient_sums)
         if self.reduction == "none":
@@ -280,7 +311,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
-        return modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+        return modulation(self.statistics, self.base_focus, self.focus_scale)
 
     def forward(
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
@@ -298,9 +329,15 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         return loss
 
 
-def modulation(ratio: Tensor, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
+def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
     """gamma^j = gamma_b + s (1 - G_j) and w^j = gamma^j / gamma_b; a ratio above 1 counts as balanced."""
-    focus = base_focus + focus_scale * (1 - ratio.clamp(0, 1))
+    if uses_triton(statistics.positive):
+        from equigrad.losses.kernels import weights
+
+        positive, negative = statistics.positive, statistics.negative
+        focus, weight = weights.focal_weights(positive, negative, base_focus=base_focus, focus_scale=focus_scale).run()
+        return focus, weight
+    focus = base_focus + focus_scale * (1 - statistics.ratio.clamp(0, 1))
     return focus, focus / base_focus
 
 
@@ -310,8 +347,3 @@ def check_balance(positive_balance: float | None) -> None:
         check_number("positive_balance", positive_balance)
         if positive_balance > 1:
             raise ValueError(f"positive_balance must be within [0, 1] or None, got {positive_balance}")
-
-
-def balance(positive_balance: float | None) -> tuple[float, float]:
-    """alpha_t of positive and of negative samples."""
-    return (1.0, 1.0) if positive_balance is None else (positive_balance, 1 - positive_balance)

@@ -24,8 +24,10 @@ from equigrad.losses.inputs import (
     check_logits,
     check_quality,
     divisor_of,
+    label_message,
     refuse_soft_labels,
 )
+from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.sigmoid_pass import (
     POSITIVES_AT_ONCE,
     EntryWeights,
@@ -43,6 +45,7 @@ def binary_cross_entropy(
     positive_weight: PerCategory = 1.0,
     negative_weight: PerCategory = 1.0,
     *,
+    positive_balance: float | None = None,
     focus: PerCategory | None = None,
     quality: Tensor | None = None,
     foreground_weight: PerCategory | None = None,
@@ -65,6 +68,7 @@ def binary_cross_entropy(
         labels: (N, ...) class indices, BACKGROUND or `ignore_index`; or 0/1 targets of the logits' shape.
         positive_weight: q_j.
         negative_weight: r_j.
+        positive_balance: alpha_t; q_j is multiplied by it, and r_j by 1 - alpha_t.
         focus: gamma_j, a constant of the step.
         quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets. Needs
             a focus.
@@ -77,7 +81,42 @@ def binary_cross_entropy(
         ignore_index: label of samples that do not count.
     """
     check_logits(logits, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
+    if quality is not None and focus is None:
+        raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
+    by_sample = foreground_weight is not None or weight is not None
+    if kernels_for(logits.device) == "triton" and not (by_sample and labels.shape == logits.shape):
+        from equigrad.losses import device_pass
+        from equigrad.losses.kernels import sigmoid
+
+        check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index, values=False)
+        if quality is not None:
+            check_quality(logits, labels, quality, values=False)
+        return device_pass.finish(
+            logits,
+            sigmoid.binary_cross_entropy(
+                logits,
+                labels,
+                positive_weight,
+                negative_weight,
+                positive_balance=positive_balance,
+                focus=focus,
+                quality=quality,
+                foreground_weight=foreground_weight,
+                weight=weight,
+                margin=margin,
+                scale=scale,
+                reduction=reduction,
+                normalizer=normalizer,
+                ignore_index=ignore_index,
+                with_gradient=torch.is_grad_enabled() and logits.requires_grad,
+            ),
+            is_divided=reduction == "mean" or normalizer is not None,
+            message=label_message(logits.shape[1], background=True, ignore_index=ignore_index)
+            + ", targets and qualities within [0, 1], and a normalizer finite and > 0",
+        )
     labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
+    if positive_balance is not None:
+        positive_weight, negative_weight = positive_balance * positive_weight, (1 - positive_balance) * negative_weight
     run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
     weights = EntryWeights(
         run.vector(positive_weight),
@@ -87,8 +126,6 @@ def binary_cross_entropy(
     )
     focus_vector = None if focus is None else run.vector(focus)
     if quality is not None:
-        if focus is None:
-            raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
         check_quality(logits, labels, quality)
         quality = run.flatten(quality)
     is_multi_label = labels.shape == logits.shape
@@ -138,6 +175,30 @@ def cross_entropy(
     check_logits(logits, margin, weight, label_margin)
     if label_margin is not None:
         refuse_soft_labels(logits, labels, "the margin is that of the one category of a sample")
+    if kernels_for(logits.device) == "triton" and not (label_smoothing > 0 and label_margin is not None):
+        from equigrad.losses import device_pass
+        from equigrad.losses.kernels import softmax
+
+        check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index, values=False)
+        return device_pass.finish(
+            logits,
+            softmax.cross_entropy(
+                logits,
+                labels,
+                margin,
+                weight=weight,
+                label_margin=label_margin,
+                scale=scale,
+                label_smoothing=label_smoothing,
+                reduction=reduction,
+                normalizer=normalizer,
+                ignore_index=ignore_index,
+                with_gradient=torch.is_grad_enabled() and logits.requires_grad,
+            ),
+            is_divided=reduction == "mean" or normalizer is not None,
+            message=label_message(logits.shape[1], background=False, ignore_index=ignore_index)
+            + ", soft labels >= 0 with a sum of 1, and a normalizer finite and > 0",
+        )
     labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
     run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
     is_soft = label_smoothing > 0 or labels.shape == logits.shape

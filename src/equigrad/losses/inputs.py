@@ -114,6 +114,7 @@ def check_labels(
     multi_label: bool = False,
     soft: bool = False,
     ignore_index: int = IGNORE,
+    values: bool = True,
 ) -> Tensor:
     """Refuse labels that do not fit the logits; return them with `ignore_index` replaced by IGNORE.
 
@@ -124,6 +125,7 @@ def check_labels(
         multi_label: whether 0/1 targets of the logits' shape, floating or bool, are allowed.
         soft: whether probabilities of the logits' shape are allowed.
         ignore_index: the label of samples that do not count.
+        values: False checks shape, dtype and device alone, and leaves the labels as they are.
     """
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels must be a Tensor, got {type(labels).__name__}")
@@ -143,6 +145,8 @@ def check_labels(
         )
     if torch.compiler.is_compiling():  # the operator looks at the values when it runs
         return labels if ignore_index == IGNORE else labels.masked_fill(labels == ignore_index, IGNORE)
+    if not values:  # the kernel looks at them
+        return labels
     lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
     if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
         least, greatest = labels.aminmax()
@@ -151,14 +155,17 @@ def check_labels(
     is_ignored = labels == ignore_index
     allowed = (labels >= lowest) & (labels < num_classes) | is_ignored
     if allowed.is_cuda or not bool(allowed.all()):
-        names = (
-            f"BACKGROUND (-1) or ignore_index ({ignore_index})" if background else f"or ignore_index ({ignore_index})"
-        )
-        message = f"labels must be 0 ... {num_classes - 1}, {names}"
-        if not background:
-            message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows ignore_index"
-        check_values(allowed, labels, message)
+        check_values(allowed, labels, label_message(num_classes, background=background, ignore_index=ignore_index))
     return labels if ignore_index == IGNORE else labels.masked_fill(is_ignored, IGNORE)
+
+
+def label_message(num_classes: int, *, background: bool, ignore_index: int) -> str:
+    """What class indices must be."""
+    names = f"BACKGROUND (-1) or ignore_index ({ignore_index})" if background else f"or ignore_index ({ignore_index})"
+    message = f"labels must be 0 ... {num_classes - 1}, {names}"
+    if not background:
+        message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows ignore_index"
+    return message
 
 
 def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
@@ -167,7 +174,7 @@ def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
         raise ValueError(f"labels must be class indices, soft labels are not defined here: {reason}")
 
 
-def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
+def check_quality(logits: Tensor, labels: Tensor, quality: Tensor, *, values: bool = True) -> None:
     """Refuse a quality that is not floating, in [0, 1], one number a sample (or an entry of multi-label targets)."""
     if not isinstance(quality, Tensor):
         raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
@@ -180,7 +187,8 @@ def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
         )
     if quality.device != logits.device:
         raise ValueError(f"quality must be on the device of the logits, {logits.device}, got {quality.device}")
-    check_values((quality >= 0) & (quality <= 1), quality, "quality must be within [0, 1]")
+    if values:
+        check_values((quality >= 0) & (quality <= 1), quality, "quality must be within [0, 1]")
 
 
 def check_values(allowed: Tensor, values: Tensor, message: str) -> None:

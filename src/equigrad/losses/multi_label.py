@@ -9,7 +9,7 @@ from torch import Tensor
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.equalization import SigmoidEqualizationLoss, balance, check_balance
+from equigrad.losses.equalization import SigmoidEqualizationLoss, check_balance
 from equigrad.losses.inputs import (
     CategoryNumbers,
     Reduction,
@@ -99,7 +99,7 @@ class FocalLoss(CategoryLoss):
         loss, _ = as_operator(functional.binary_cross_entropy)(
             logits,
             labels,
-            *balance(self.positive_balance),
+            positive_balance=self.positive_balance,
             focus=self.focus,
             weight=self.weight,
             **self.options(normalizer),
@@ -199,12 +199,12 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         positive_weight, negative_weight = self.category_weights()
-        positive, negative = balance(self.positive_balance)
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits,
             labels,
-            positive * positive_weight,
-            negative * negative_weight,
+            positive_weight,
+            negative_weight,
+            positive_balance=self.positive_balance,
             focus=self.focus,
             **self.options(normalizer),
         )

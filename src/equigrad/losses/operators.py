@@ -57,6 +57,7 @@ def _binary_cross_entropy(
     labels: Tensor,
     positive_weight: Tensor,
     negative_weight: Tensor,
+    positive_balance: float | None,
     focus: Tensor | None,
     quality: Tensor | None,
     foreground_weight: Tensor | None,
@@ -75,6 +76,7 @@ def _binary_cross_entropy(
         labels,
         positive_weight,
         negative_weight,
+        positive_balance=positive_balance,
         focus=focus,
         quality=quality,
         foreground_weight=foreground_weight,
@@ -93,6 +95,7 @@ def binary_cross_entropy(
     positive_weight: PerCategory = 1.0,
     negative_weight: PerCategory = 1.0,
     *,
+    positive_balance: float | None = None,
     focus: PerCategory | None = None,
     quality: Tensor | None = None,
     foreground_weight: PerCategory | None = None,
@@ -104,11 +107,13 @@ def binary_cross_entropy(
     ignore_index: int = IGNORE,
 ) -> tuple[Tensor, GradientSums]:
     """`functional.binary_cross_entropy` as an operator."""
-    vectors = (positive_weight, negative_weight, focus, quality, foreground_weight, weight, margin)
     outputs = _binary_cross_entropy(
         logits,
         labels,
-        *(_tensor(vector, logits) for vector in vectors),
+        _tensor(positive_weight, logits),
+        _tensor(negative_weight, logits),
+        positive_balance,
+        *(_tensor(vector, logits) for vector in (focus, quality, foreground_weight, weight, margin)),
         scale,
         reduction,
         _tensor(normalizer, logits),
@@ -287,7 +292,7 @@ def _run(
             "torch.utils.checkpoint, on the logits that the checkpoint returns"
         )
     with torch.enable_grad():
-        loss, (positive, negative, divisor) = function(
+        loss, (positive, negative, divisor, _) = function(
             logits.detach().requires_grad_(with_gradient), *arguments, **options
         )
     gradient = held_gradient(loss) if with_gradient else logits.new_empty(0)

@@ -181,6 +181,7 @@ def totals_kernel(
         tl.store(numbers + 1, total)
         tl.store(numbers + 2, counted)
         tl.store(loss, (total / safe).to(loss.dtype.element_ty))
-        tl.store(is_valid, tl.sum(num_bad, 0) == 0)
+        is_divisor = is_finite(recorded) & ((recorded > 0) | IS_MEAN)  # a batch without samples has a mean of 0
+        tl.store(is_valid, (tl.sum(num_bad, 0) == 0) & is_divisor)
         # The sum over ranks carries the NaN to all of them, so that all leave the batch out of their statistics.
         tl.store(record + 2 * num_categories, tl.where(tl.sum(num_not_finite, 0) > 0, float("nan"), recorded))
