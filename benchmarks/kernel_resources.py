@@ -4,8 +4,8 @@
     python benchmarks/kernel_resources.py --targets sm_90 --only Softmax-EQL
 
 Every launch of a step is compiled with the block sizes that it chooses for its shape, in float32 and bfloat16.
-Registers are those of a thread, and spills its bytes that are stored and loaded: NVIDIA's by `ptxas -v` of the tool that
-comes with Triton, AMD's from the metadata of the code object. Prints a Markdown table. Fails if a kernel spills.
+Registers are those of a thread, and spills its bytes that are stored and loaded: NVIDIA's by `ptxas -v`, which comes
+with Triton, AMD's from the metadata of the code object. Prints a Markdown table. Fails if a kernel spills.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import torch
 import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
 from equigrad.losses.kernels.backward import scale_gradient
@@ -111,7 +112,7 @@ def resources(compiled: Any, target: GPUTarget) -> Resources:
         registers = int(re.search(r"\.vgpr_count:\s+(\d+)", assembly)[1])
         num_spilled = int(re.search(r"\.vgpr_spill_count:\s+(\d+)", assembly)[1])
         return Resources(registers, 4 * num_spilled, compiled.metadata.shared)
-    tool = triton.knobs.nvidia.ptxas_blackwell if target.arch >= 100 else triton.knobs.nvidia.ptxas
+    tool = get_ptxas(target.arch)
     architecture = re.search(r"\.target (\w+)", compiled.asm["ptx"])[1]
     with tempfile.TemporaryDirectory() as folder:
         ptx = Path(folder) / "kernel.ptx"

@@ -7,10 +7,10 @@ import triton.language as tl
 from torch import Tensor
 
 TILE_ELEMENTS = 1024
-"""Entries that a program of four warps holds at a time: 8 for each thread, in as few registers as fill the GPU."""
+"""Entries that a program of eight warps holds at a time: 4 for each thread. With 8 some kernels spill registers."""
 
 MAX_ROW_ELEMENTS = 4096
-"""The same with sixteen warps. A softmax over more categories reads its logits twice: 8192 would spill registers."""
+"""With sixteen warps, 8 for each thread. A softmax over more categories reads its logits twice: 8192 would spill."""
 
 COALESCED_POSITIONS = 8
 """Neighbouring float32 that fill a sector of memory: fewer in a row waste bandwidth."""
@@ -97,7 +97,7 @@ def column_tiles(layout: Layout) -> Tiles:
         categories = min(categories, TILE_ELEMENTS // min(128, samples))
         samples = min(samples, TILE_ELEMENTS // categories)
     num_blocks = triton.cdiv(layout.num_classes, categories)
-    return _tiles(layout, samples, categories, max(1, NUM_PROGRAMS // num_blocks), num_warps=4)
+    return _tiles(layout, samples, categories, max(1, NUM_PROGRAMS // num_blocks), num_warps=8)
 
 
 def row_tiles(layout: Layout) -> Tiles | None:
