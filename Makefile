@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 
 # Every loss, the rules of the packages, and one short run of each task; without tests that start processes of their own.
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
+# With bytecode: otherwise every process compiles torch again where PYTHONDONTWRITEBYTECODE is set, which takes seconds.
+INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 .PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
@@ -51,9 +53,9 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
 
 $(VENV)/train.done: pyproject.toml constraints.txt | $(BIN)/uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[train]"
+	$(INSTALL) --editable ".[train]"
 	touch $@
 
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[train,dev]"
+	$(INSTALL) --editable ".[train,dev]"
 	touch $@ $(VENV)/train.done

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,16 @@ import torch
 hypothesis.settings.register_profile("equigrad", deadline=None)
 hypothesis.settings.load_profile("equigrad")
 
+# Probing instruction sets and starting compile workers imports torch in new processes; the kernels run only once here.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_collection_modifyitems(items):
+    """Slow tests come first: the workers then share tests of milliseconds at the end, and finish together."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)

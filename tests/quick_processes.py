@@ -28,6 +28,7 @@ def run_ranks(function, *arguments, world_size=2):
         process.start()
     for process in processes:
         process.join(120)
+        process.kill()  # if it still waits for a rank that failed, pytest would wait for it
     assert [process.exitcode for process in processes] == [0] * world_size
 
 

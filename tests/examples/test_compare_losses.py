@@ -3,7 +3,6 @@
 import csv
 import importlib
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from images_on_disk import write_images
+from scripts import run_script
 from shared_data import shared_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -121,8 +121,7 @@ def test_a_number_of_seeds_is_positive(run, capsys):
 
 
 def test_the_example_runs_as_a_script():
-    line = [sys.executable, str(EXAMPLES / "compare_losses.py"), "--help"]
-    assert "--select-on-validation" in subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert "--select-on-validation" in run_script("examples/compare_losses.py", "--help").stdout
 
 
 def test_the_best_on_held_out_data_is_selected(example):

@@ -226,7 +226,6 @@ def test_a_run_on_openimages_has_ap_of_five_groups(tmp_path, expand, ap):
     assert (tmp_path / "run" / "report.html").exists()
 
 
-@pytest.mark.slow
 def test_two_processes_test_each_image_once_and_as_one_process_does(finished, settings, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)

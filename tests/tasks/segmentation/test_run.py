@@ -180,7 +180,6 @@ def test_weights_of_another_recipe_are_refused(finished):
         trained_model(recipe, np.array([5, 4, 3]), finished)
 
 
-@pytest.mark.slow
 def test_two_processes_evaluate_each_image_once_and_as_one_process_does(finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)

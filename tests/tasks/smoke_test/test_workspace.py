@@ -121,9 +121,23 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch, capsys):
     assert shown.err == "equigrad: interrupted\n"
 
 
-@pytest.mark.slow
-def test_every_row_of_a_table_trains(capsys):
-    assert main(["recipes", "--check", "image_classification:places_lt_resnet152"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"all {len(METHODS)} recipes build and train"
-    assert "10 epochs, cosine per epoch to 0, no warm-up; batch 256; SGD lr 0.1" in lines[list(METHODS).index("crt")]
+def test_every_row_of_a_table_trains(tmp_path, monkeypatch, capsys):
+    # A small backbone, because what a method adds does not depend on it.
+    (tmp_path / "small_table.py").write_text(
+        "from dataclasses import replace\n"
+        "from equigrad.recipes.image_classification import imagenet_lt_resnet50\n"
+        "from equigrad.recipes.methods.classification import MethodName\n"
+        "from equigrad.tasks.backbones import SmallConv\n"
+        "def imagenet_lt(method: MethodName = 'ce'):\n"
+        "    return replace(imagenet_lt_resnet50(method), backbone=SmallConv())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["recipes", "--check", "small_table:imagenet_lt"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"all {len(METHODS)} recipes build and train"
+
+
+def test_the_largest_network_of_the_tables_trains_in_both_stages(capsys):
+    assert main(["recipes", "--check", "image_classification:places_lt_resnet152", "--set", "method=crt"]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert "10 epochs, cosine per epoch to 0, no warm-up; batch 256; SGD lr 0.1" in first
+    assert last == "all 1 recipes build and train"
