@@ -10,6 +10,7 @@ from equigrad.losses import reference
 from equigrad.losses.blockwise import BlockwisePass, ClosedForm
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import check_labels, check_logits, check_number, divisor_of
+from equigrad.losses.kernel_choice import kernels_for
 
 
 class DistillationLoss(nn.Module):
@@ -86,7 +87,8 @@ class DistillationLoss(nn.Module):
         leaf = logits.detach().requires_grad_(logits.requires_grad)
         base_loss = self.base(leaf, labels, normalizer=normalizer)
         labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
-        run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer))
+        divisor = divisor_of(logits, labels, reduction, normalizer)
+        run = BlockwisePass(logits, divisor, kernels=kernels_for(logits.device))
         run.loss += (1 - self.weight) * base_loss.detach() * run.safe_divisor
         if run.gradient is not None:
             undivided = (run.safe_divisor / run.stored_divisor).to(base_loss.dtype)

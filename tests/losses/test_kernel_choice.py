@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from equigrad.losses.kernel_choice import kernels_for, uses_triton
+from equigrad.losses.kernel_choice import kernels_for
 
 CPU, GPU, OTHER = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
 
@@ -26,7 +26,6 @@ def test_the_variable_chooses_the_kernels(monkeypatch, wanted, device, chosen):
 def test_without_the_variable_a_cpu_uses_blocks(monkeypatch):
     monkeypatch.delenv("EQUIGRAD_KERNELS", raising=False)
     assert kernels_for(CPU) == "blocks"
-    assert not uses_triton(torch.zeros(1))
 
 
 def test_triton_on_the_cpu_needs_its_interpreter(monkeypatch):

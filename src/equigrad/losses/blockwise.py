@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from equigrad.losses.inputs import PerCategory
-from equigrad.losses.kernel_choice import kernels_for
+from equigrad.losses.kernel_choice import Kernels, kernels_for
 
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
@@ -38,7 +38,12 @@ class GradientSums(NamedTuple):
     positive: Tensor
     negative: Tensor
     divisor: Tensor | None  # what the loss divides its sum by
-    record: Tensor | None = None  # (2C + 1,) of a GPU kernel: all three in one tensor, with NaN for "not finite"
+
+
+class DeviceSums(GradientSums):
+    """Those of a GPU kernel, which has them in one tensor as well."""
+
+    record: Tensor  # (2C + 1,)  the last is NaN if a sum is not finite
 
 
 class BlockwisePass:
@@ -49,15 +54,22 @@ class BlockwisePass:
         divisor: what the sum is divided by; None if it is not divided.
         margin: m_j, for a loss of s z + m.
         scale: s. The arithmetic differentiates by s z + m; backward and `gradient_sums` multiply by s.
+        kernels: from `kernels_for`; a device gets few large blocks.
     """
 
     def __init__(
-        self, logits: Tensor, divisor: Tensor | None, margin: PerCategory | None = None, scale: float = 1.0
+        self,
+        logits: Tensor,
+        divisor: Tensor | None,
+        margin: PerCategory | None = None,
+        scale: float = 1.0,
+        *,
+        kernels: Kernels = "blocks",
     ) -> None:
         self.logits = logits
         self.num_classes = logits.shape[1]
         # Categories innermost in memory, as in (N, C) and channels-last, are rows; else (N, C, M). Neither is copied.
-        self.is_rows = lies_in_rows(logits)
+        self.is_rows = logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
         self.sample_dims = (0,) if self.is_rows else (0, 2)
         flat = logits.detach()
         if logits.dim() > 2:
@@ -65,9 +77,7 @@ class BlockwisePass:
         self.flat = flat
         self.dtype = torch.promote_types(logits.dtype, torch.float32)
         self.is_cpu = logits.device.type == "cpu"
-        self.kernels = kernels_for(logits.device)
-        if self.kernels == "triton":  # a loss that has no kernel
-            self.kernels = "torch"
+        self.kernels = kernels
         self.scale = scale
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.loss = flat.new_zeros((), dtype=torch.float64)
@@ -82,20 +92,10 @@ class BlockwisePass:
         self.graph_anchor: Tensor | None = None
         if torch.is_grad_enabled() and logits.requires_grad:
             self.gradient = torch.empty_like(flat, memory_format=torch.contiguous_format)
-            self.graph_anchor = graph_anchor_of(logits)
+            self.graph_anchor = logits.narrow(0, 0, 0).clone()
         # The arithmetic of a block uses the memory of its gradient where that is precise enough.
         self.workspace = self.gradient if logits.dtype == self.dtype else None
         self._temporaries: Tensor | None = None
-
-    @property
-    def value(self) -> Tensor:
-        """The loss, divided."""
-        return (self.loss / self.safe_divisor).to(self.dtype)
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether the stored gradient is divided already."""
-        return self.stored_divisor is self.safe_divisor
 
     def flatten(self, values: Tensor) -> Tensor:
         """What has the logits' shape as (N, C) or (N, C, M); what has the labels' shape as (N,) or (N, M)."""
@@ -123,7 +123,7 @@ class BlockwisePass:
                 share = int(self.flat.numel() * TEMPORARY_SHARE / num_temporaries)
                 num_elements = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
             num_samples = max(1, num_elements // self.num_classes)
-        if self.kernels == "torch":
+        if self.kernels != "blocks":  # a device, also where a loss has no Triton kernel
             total = self.flat.numel() // self.num_classes
             num_samples = max(num_samples, -(-total // MAX_DEVICE_BLOCKS))
         everything = slice(None)
@@ -172,10 +172,12 @@ class ClosedForm(torch.autograd.Function):
         if run.gradient is not None:
             ctx.gradient, ctx.divisor, ctx.graph_anchor = (
                 run.gradient,
-                None if run.is_divided else run.safe_divisor,
+                None if run.stored_divisor is run.safe_divisor else run.safe_divisor,
                 graph_anchor,
             )
             ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
+        if isinstance(run, BlockwisePass):
+            return (run.loss / run.safe_divisor).to(run.dtype)
         value: Tensor = run.value
         return value
 
@@ -194,8 +196,8 @@ class ClosedForm(torch.autograd.Function):
 class FirstDerivativeOnly(torch.autograd.Function):
     """Raises at a second derivative: without it, a penalty on the gradient would silently train nothing.
 
-    Its second input is an empty tensor that depends on the logits. Without it autograd would find no path from the
-    gradient to the logits and return None instead of asking.
+    Its second input is an empty tensor that depends on the logits but holds none of their memory. Without it autograd
+    would find no path from the gradient to the logits and return None instead of asking.
     """
 
     @staticmethod
@@ -243,11 +245,6 @@ def take_gradient(ctx: Any) -> Tensor:
         return gradient.clone()
     ctx.gradient = None  # the graph may live on, as `loss` does until the next step
     return gradient
-
-
-def graph_anchor_of(logits: Tensor) -> Tensor:
-    """An empty tensor that depends on the logits but holds none of their memory; see `FirstDerivativeOnly`."""
-    return logits.narrow(0, 0, 0).clone()
 
 
 def _scale_(gradient: Tensor, factor: Tensor, divisor: Tensor | None) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.blockwise import ClosedForm, GradientSums, graph_anchor_of
+from equigrad.losses.blockwise import ClosedForm, DeviceSums, GradientSums
 from equigrad.losses.kernels import launch, statistics as statistics_kernel
 from equigrad.losses.kernels.totals import Pass, PassResult
 from equigrad.statistics import GradientStatistics, sum_over_ranks
@@ -17,7 +17,7 @@ class DeviceRun(NamedTuple):
     value: Tensor
     gradient: Tensor | None
     safe_divisor: Tensor
-    is_divided: bool = False
+    stored_divisor: None = None  # the gradient is not divided
     is_rows: bool = False
     scale: float = 1.0
 
@@ -39,23 +39,25 @@ def finish(logits: Tensor, device_pass: Pass, *, is_divided: bool, message: str)
         torch._assert_async(result.is_valid, message)
     loss: Tensor = ClosedForm.apply(
         logits,
-        None if result.gradient is None else graph_anchor_of(logits),
+        None if result.gradient is None else logits.narrow(0, 0, 0).clone(),
         DeviceRun(result.loss, result.gradient, result.divisor),
     )
     divisor = result.record[-1] if is_divided else None
-    return loss, GradientSums(result.positive, result.negative, divisor, result.record)
+    sums = DeviceSums(result.positive, result.negative, divisor)
+    sums.record = result.record
+    return loss, sums
 
 
 @torch.no_grad()
-def add_to_statistics(statistics: GradientStatistics, record: Tensor, *, is_divided: bool) -> None:
+def add_to_statistics(statistics: GradientStatistics, sums: DeviceSums) -> None:
     """`GradientStatistics.update` by one kernel, after one collective where there are ranks."""
     launch.run(
         statistics_kernel.update_statistics(
             statistics.positive,
             statistics.negative,
             statistics.skipped,
-            sum_over_ranks(record),
-            is_divided=is_divided,
+            sum_over_ranks(sums.record),
+            is_divided=sums.divisor is not None,
             kept=statistics.kept,
         )
     )

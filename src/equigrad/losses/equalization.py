@@ -11,10 +11,10 @@ from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
-from equigrad.losses.blockwise import GradientSums
+from equigrad.losses.blockwise import DeviceSums, GradientSums
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number
-from equigrad.losses.kernel_choice import uses_triton
+from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import GradientStatistics
 
@@ -50,13 +50,12 @@ class EqualizationLoss(CategoryLoss):
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
         if not self.changes_state():
             return
-        positive, negative, divisor, record = gradient_sums
-        if record is None or self.statistics.is_open:
-            self.statistics.update(positive, negative, divisor)
-        else:
+        if isinstance(gradient_sums, DeviceSums) and not self.statistics.is_open:
             from equigrad.losses import device_pass
 
-            device_pass.add_to_statistics(self.statistics, record, is_divided=divisor is not None)
+            device_pass.add_to_statistics(self.statistics, gradient_sums)
+        else:
+            self.statistics.update(*gradient_sums)
 
 
 class SigmoidEqualizationLoss(EqualizationLoss):
@@ -105,7 +104,8 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Weights of positive (q_j) and of negative (r_j) samples, (C,) each."""
-        if uses_triton(self.statistics.positive) and (named := mappings.name_of(self.mapping)) is not None:
+        is_triton = kernels_for(self.statistics.positive.device) == "triton"
+        if is_triton and (named := mappings.name_of(self.mapping)) is not None:
             from equigrad.losses.kernels import weights
 
             positive, negative = self.statistics.positive, self.statistics.negative
@@ -181,7 +181,7 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
-        if uses_triton(self.statistics.positive):
+        if kernels_for(self.statistics.positive.device) == "triton":
             from equigrad.losses.kernels import weights
 
             statistics, is_ratio = self.statistics, self.indicator == "ratio"
@@ -331,7 +331,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
 
 def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
     """gamma^j = gamma_b + s (1 - G_j) and w^j = gamma^j / gamma_b; a ratio above 1 counts as balanced."""
-    if uses_triton(statistics.positive):
+    if kernels_for(statistics.positive.device) == "triton":
         from equigrad.losses.kernels import weights
 
         positive, negative = statistics.positive, statistics.negative

@@ -84,7 +84,8 @@ def binary_cross_entropy(
     if quality is not None and focus is None:
         raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
     by_sample = foreground_weight is not None or weight is not None
-    if kernels_for(logits.device) == "triton" and not (by_sample and labels.shape == logits.shape):
+    kernels = kernels_for(logits.device)
+    if kernels == "triton" and not (by_sample and labels.shape == logits.shape):
         from equigrad.losses import device_pass
         from equigrad.losses.kernels import sigmoid
 
@@ -117,7 +118,7 @@ def binary_cross_entropy(
     labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
     if positive_balance is not None:
         positive_weight, negative_weight = positive_balance * positive_weight, (1 - positive_balance) * negative_weight
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
     weights = EntryWeights(
         run.vector(positive_weight),
         run.vector(negative_weight),
@@ -175,7 +176,8 @@ def cross_entropy(
     check_logits(logits, margin, weight, label_margin)
     if label_margin is not None:
         refuse_soft_labels(logits, labels, "the margin is that of the one category of a sample")
-    if kernels_for(logits.device) == "triton" and not (label_smoothing > 0 and label_margin is not None):
+    kernels = kernels_for(logits.device)
+    if kernels == "triton" and not (label_smoothing > 0 and label_margin is not None):
         from equigrad.losses import device_pass
         from equigrad.losses.kernels import softmax
 
@@ -200,7 +202,7 @@ def cross_entropy(
             + ", soft labels >= 0 with a sum of 1, and a normalizer finite and > 0",
         )
     labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
     is_soft = label_smoothing > 0 or labels.shape == logits.shape
     weight = None if weight is None else run.vector(weight)
     labels = run.flatten(labels)
@@ -243,7 +245,8 @@ def seesaw_cross_entropy(
     """
     check_logits(logits, category_counts)
     labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin=0.0)
+    divisor = divisor_of(logits, labels, reduction, normalizer)
+    run = BlockwisePass(logits, divisor, margin=0.0, kernels=kernels_for(logits.device))
     adjust = partial(
         seesaw_,
         log_counts=run.vector(category_counts).clamp(min=1).log(),
@@ -284,7 +287,8 @@ def lade_cross_entropy(
     check_logits(logits, category_prior)
     refuse_soft_labels(logits, labels, "LADE's regulariser averages over the samples of each category")
     labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log())
+    divisor, margin = divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log()
+    run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device))
     labels = run.flatten(labels)
     with torch.no_grad():
         add_cross_entropy(run, run.blocks(), labels)

@@ -13,7 +13,6 @@ import os
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
 Kernels = Literal["triton", "torch", "blocks"]
 
@@ -21,7 +20,9 @@ VARIABLE = "EQUIGRAD_KERNELS"
 
 
 def kernels_for(device: torch.device) -> Kernels:
-    """What computes the losses of tensors on a device."""
+    """What computes the losses of tensors on a device; a compiler makes kernels of its own from plain operations."""
+    if torch.compiler.is_compiling():
+        return "torch"
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted == "auto":
         if device.type == "cpu":
@@ -33,11 +34,6 @@ def kernels_for(device: torch.device) -> Kernels:
                 _check_triton(device)
             return choice  # type: ignore[no-any-return]
     raise ValueError(f"{VARIABLE} must be auto, {', '.join(get_args(Kernels))}, got {wanted!r}")
-
-
-def uses_triton(tensor: Tensor) -> bool:
-    """Whether the GPU kernels compute what is made of a tensor; a compiler makes kernels of its own."""
-    return not torch.compiler.is_compiling() and kernels_for(tensor.device) == "triton"
 
 
 def _has_triton() -> bool:

@@ -292,7 +292,7 @@ def _run(
             "torch.utils.checkpoint, on the logits that the checkpoint returns"
         )
     with torch.enable_grad():
-        loss, (positive, negative, divisor, _) = function(
+        loss, (positive, negative, divisor) = function(
             logits.detach().requires_grad_(with_gradient), *arguments, **options
         )
     gradient = held_gradient(loss) if with_gradient else logits.new_empty(0)

@@ -26,8 +26,13 @@ class SeededUniform(nn.Module):
 
     def forward(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
         """Numbers in [0, 1), float32."""
-        numbers: Tensor = _next_numbers(self.num_calls, self.seed, shape)
-        return numbers.to(device)
+        if torch.compiler.is_compiling():
+            numbers: Tensor = _next_numbers(self.num_calls, self.seed, shape)
+            return numbers.to(device)
+        # The CPU generator uses 32 bits of a seed.
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + int(self.num_calls)) % 2**32)
+        self.num_calls += 1
+        return torch.rand(shape, generator=generator).to(device)
 
     def get_extra_state(self) -> Tensor:
         """The number of calls so far, for `state_dict`."""
@@ -44,11 +49,10 @@ class SeededUniform(nn.Module):
 
 @torch.library.custom_op("equigrad::next_numbers", mutates_args=("num_calls",))
 def _next_numbers(num_calls: Tensor, seed: int, shape: Sequence[int]) -> Tensor:
-    """The numbers of the next call, which is counted."""
-    # The CPU generator uses 32 bits of a seed.
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + int(num_calls)) % 2**32)
-    num_calls += 1
-    return torch.rand(list(shape), generator=generator)
+    """`SeededUniform.forward` as an operator, which a compiler neither looks into nor repeats."""
+    uniform = SeededUniform(seed)
+    uniform.num_calls = num_calls
+    return uniform.forward(tuple(shape), torch.device("cpu"))
 
 
 @_next_numbers.register_fake

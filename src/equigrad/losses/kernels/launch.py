@@ -1,5 +1,7 @@
 """One launch of a kernel, as data: it can be run, counted, or compiled for a device that is not there."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +19,26 @@ class Launch(NamedTuple):
     num_warps: int = 4
 
 
+_collected: list[Launch] | None = None
+
+
+@contextmanager
+def collected() -> Iterator[list[Launch]]:
+    """Launches are put into a list and not run: to count them on a device that is not there."""
+    global _collected
+    launches: list[Launch] = []
+    _collected = launches
+    try:
+        yield launches
+    finally:
+        _collected = None
+
+
 def run(*launches: Launch) -> None:
     """Run the launches in their order."""
+    if _collected is not None:
+        _collected.extend(launches)
+        return
     for kernel, grid, arguments, num_warps in launches:
         device = next(value.device for value in arguments.values() if isinstance(value, Tensor))
         # Triton launches on the current device, which need not be that of the tensors.
