@@ -9,8 +9,8 @@ from equigrad.labels import IGNORE
 from equigrad.losses import reference
 from equigrad.losses.blockwise import BlockwisePass, ClosedForm
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import check_labels, check_logits, check_number, divisor_of
+from equigrad.losses.kernel_choice import kernels_for
 
 
 class DistillationLoss(nn.Module):
@@ -66,32 +66,29 @@ class DistillationLoss(nn.Module):
 
         Where the base takes soft labels, so does this.
         """
-        return disable_compile(DistillationLoss._forward)(self, logits, labels, teacher_logits, normalizer)
-
-    def num_counted(self, labels: Tensor) -> int | None:
-        """The samples that "mean" divides by, those of the base."""
-        return self.base.num_counted(labels)
-
-    def _forward(
-        self, logits: Tensor, labels: Tensor, teacher_logits: Tensor, normalizer: float | Tensor | None
-    ) -> Tensor:
         check_logits(logits)
         _check_teacher(logits, teacher_logits)
+        base_loss: Tensor
         if self.weight == 0:
-            base_loss: Tensor = self.base(logits, labels, normalizer=normalizer)
+            base_loss = self.base(logits, labels, normalizer=normalizer)
             return base_loss
-        ignore_index = self.base.ignore_index
-        if self.base.reduction == "none":
+        reduction, ignore_index = self.base.reduction, self.base.ignore_index
+        if reduction == "none" or torch.compiler.is_compiling():
             base_loss = self.base(logits, labels, normalizer=normalizer)
             distance = reference.distillation(
                 logits, labels, teacher_logits, self.temperature, self.power, ignore_index=ignore_index
             )
-            return (1 - self.weight) * base_loss + self.weight * distance
+            if reduction != "none":  # a compiler joins the operations of the plain formula
+                labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+                divisor = divisor_of(logits, labels, reduction, normalizer)
+                distance = distance.sum() if divisor is None else distance.sum() / divisor.clamp(min=1e-300)
+            return (1 - self.weight) * base_loss + (self.weight * distance).to(base_loss.dtype)
         # The base gives its gradient at once and the teacher's is added to it in place: autograd would hold both apart.
         leaf = logits.detach().requires_grad_(logits.requires_grad)
         base_loss = self.base(leaf, labels, normalizer=normalizer)
         labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
-        run = BlockwisePass(logits, divisor_of(logits, labels, self.base.reduction, normalizer))
+        divisor = divisor_of(logits, labels, reduction, normalizer)
+        run = BlockwisePass(logits, divisor, kernels=kernels_for(logits.device))
         run.loss += (1 - self.weight) * base_loss.detach() * run.safe_divisor
         if run.gradient is not None:
             undivided = (run.safe_divisor / run.stored_divisor).to(base_loss.dtype)
@@ -102,6 +99,10 @@ class DistillationLoss(nn.Module):
             self._add_divergence(run, is_ignored, run.flatten(teacher_logits.detach()))
         loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
         return loss
+
+    def num_counted(self, labels: Tensor) -> int | None:
+        """The samples that "mean" divides by, those of the base."""
+        return self.base.num_counted(labels)
 
     def _add_divergence(self, run: BlockwisePass, is_ignored: Tensor | None, teacher: Tensor) -> None:
         for block in run.blocks(3):

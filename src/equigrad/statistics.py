@@ -4,7 +4,7 @@ import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -56,7 +56,7 @@ def is_recomputing() -> bool:
     It does so inside backward, with hooks on what autograd saves. The reentrant variant has no hooks and runs its first
     pass without gradients, so there the second pass is the one to record.
     """
-    if torch._C._current_graph_task_id() == -1:  # not inside backward
+    if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:  # not inside backward
         return False
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
@@ -78,6 +78,11 @@ class BatchedState(ExactModule):
     """State that moves once a batch, however many calls the batch has; see `one_batch`."""
 
     _open: OpenBatch | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are being gathered by a `one_batch`."""
+        return self._open is not None
 
     def record_call(self, call: Any) -> None:
         """Add a call: at once, or at the end of the `one_batch` that is open."""
@@ -133,6 +138,11 @@ class GradientStatistics(BatchedState):
         return self.positive.numel()
 
     @property
+    def kept(self) -> float:
+        """The share of earlier gradient that is left after an update."""
+        return 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
+
+    @property
     def ratio(self) -> Tensor:
         """G_j, (C,). Infinite, hence balanced, until a negative gradient arrives."""
         return torch.where(self.negative > 0, self.positive / self.negative, torch.inf)
@@ -162,9 +172,8 @@ class GradientStatistics(BatchedState):
         calls = _join_by_divisor(calls)
         if is_distributed():
             calls = _joined_over_ranks(calls)
-        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
-        with _adding:
-            sums = torch.stack([self.positive, self.negative]).mul_(kept)
+        with nullcontext() if torch.compiler.is_compiling() else _adding:
+            sums = torch.stack([self.positive, self.negative]).mul_(self.kept)
             for positive, negative, count in calls:
                 count = torch.as_tensor(1 if count is None else count, dtype=torch.float64, device=sums.device)
                 # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.

@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 
 from equigrad.losses.inputs import PerCategory
+from equigrad.losses.kernel_choice import Kernels, kernels_for
 
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
 MIN_BLOCK_ELEMENTS = 40_000
 """Smaller blocks cost more in calls than they save in memory; below 2^15 torch leaves an operation to one thread."""
+
+MAX_DEVICE_BLOCKS = 4
+"""On a device every operation costs a launch: few blocks, and temporaries of a quarter of the logits."""
 
 TEMPORARY_SHARE = 1 / 24
 """Of the logits: what the temporaries of a block may take together where the bounds above allow it."""
@@ -36,6 +40,12 @@ class GradientSums(NamedTuple):
     divisor: Tensor | None  # what the loss divides its sum by
 
 
+class DeviceSums(GradientSums):
+    """Those of a GPU kernel, which has them in one tensor as well."""
+
+    record: Tensor  # (2C + 1,)  the last is NaN if a sum is not finite
+
+
 class BlockwisePass:
     """The totals of one pass over logits (N, C, ...): loss, gradient and gradient sums.
 
@@ -44,10 +54,17 @@ class BlockwisePass:
         divisor: what the sum is divided by; None if it is not divided.
         margin: m_j, for a loss of s z + m.
         scale: s. The arithmetic differentiates by s z + m; backward and `gradient_sums` multiply by s.
+        kernels: from `kernels_for`; a device gets few large blocks.
     """
 
     def __init__(
-        self, logits: Tensor, divisor: Tensor | None, margin: PerCategory | None = None, scale: float = 1.0
+        self,
+        logits: Tensor,
+        divisor: Tensor | None,
+        margin: PerCategory | None = None,
+        scale: float = 1.0,
+        *,
+        kernels: Kernels = "blocks",
     ) -> None:
         self.logits = logits
         self.num_classes = logits.shape[1]
@@ -60,6 +77,7 @@ class BlockwisePass:
         self.flat = flat
         self.dtype = torch.promote_types(logits.dtype, torch.float32)
         self.is_cpu = logits.device.type == "cpu"
+        self.kernels = kernels
         self.scale = scale
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.loss = flat.new_zeros((), dtype=torch.float64)
@@ -74,7 +92,7 @@ class BlockwisePass:
         self.graph_anchor: Tensor | None = None
         if torch.is_grad_enabled() and logits.requires_grad:
             self.gradient = torch.empty_like(flat, memory_format=torch.contiguous_format)
-            self.graph_anchor = logits.narrow(0, 0, 0).sum()
+            self.graph_anchor = logits.narrow(0, 0, 0).clone()
         # The arithmetic of a block uses the memory of its gradient where that is precise enough.
         self.workspace = self.gradient if logits.dtype == self.dtype else None
         self._temporaries: Tensor | None = None
@@ -105,6 +123,9 @@ class BlockwisePass:
                 share = int(self.flat.numel() * TEMPORARY_SHARE / num_temporaries)
                 num_elements = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
             num_samples = max(1, num_elements // self.num_classes)
+        if self.kernels != "blocks":  # a device, also where a loss has no Triton kernel
+            total = self.flat.numel() // self.num_classes
+            num_samples = max(num_samples, -(-total // MAX_DEVICE_BLOCKS))
         everything = slice(None)
         blocks = []
         if self.is_rows:
@@ -146,17 +167,19 @@ class ClosedForm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: BlockwisePass) -> Tensor:
-        """The loss, divided."""
+    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: Any) -> Tensor:
+        """The loss, divided, of a `BlockwisePass` or a `DeviceRun`."""
         if run.gradient is not None:
-            is_divided = run.stored_divisor is run.safe_divisor
             ctx.gradient, ctx.divisor, ctx.graph_anchor = (
                 run.gradient,
-                None if is_divided else run.safe_divisor,
+                None if run.stored_divisor is run.safe_divisor else run.safe_divisor,
                 graph_anchor,
             )
             ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
-        return (run.loss / run.safe_divisor).to(run.dtype)
+        if isinstance(run, BlockwisePass):
+            return (run.loss / run.safe_divisor).to(run.dtype)
+        value: Tensor = run.value
+        return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -164,22 +187,17 @@ class ClosedForm(torch.autograd.Function):
         gradient = take_gradient(ctx)
         with torch.no_grad():
             factor = upstream if ctx.scale == 1 else upstream * ctx.scale
-            _scale_(gradient, factor if ctx.divisor is None else factor / ctx.divisor)
+            _scale_(gradient, factor, ctx.divisor)
         if torch.is_grad_enabled():
             gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
-        num_samples, num_classes, *positions = ctx.shape
-        if positions and ctx.is_rows:
-            gradient = gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
-        elif positions:
-            gradient = gradient.view(ctx.shape)
-        return gradient, None, None
+        return _in_logits_shape(gradient, ctx), None, None
 
 
 class FirstDerivativeOnly(torch.autograd.Function):
     """Raises at a second derivative: without it, a penalty on the gradient would silently train nothing.
 
-    Its second input is a number that depends on the logits but holds none of their memory. Without it autograd would
-    find no path from the gradient to the logits and return None instead of asking.
+    Its second input is an empty tensor that depends on the logits but holds none of their memory. Without it autograd
+    would find no path from the gradient to the logits and return None instead of asking.
     """
 
     @staticmethod
@@ -194,6 +212,24 @@ class FirstDerivativeOnly(torch.autograd.Function):
             "the fused losses of equigrad cannot be differentiated twice: their gradient is a closed form without a "
             'graph. Use reduction="none" or a formula of equigrad.losses.reference, which are ordinary autograd'
         )
+
+
+def lies_in_rows(logits: Tensor) -> bool:
+    """Whether categories are innermost in memory, as in (N, C) and in channels-last."""
+    return logits.dim() == 2 or logits.movedim(1, -1).is_contiguous()
+
+
+def held_gradient(loss: Tensor) -> Tensor:
+    """The gradient that a fused loss holds for its backward, in the logits' shape; undivided in half precision."""
+    node: Any = loss.grad_fn
+    return _in_logits_shape(node.gradient if node.scale == 1 else node.gradient * node.scale, node)
+
+
+def _in_logits_shape(gradient: Tensor, ctx: Any) -> Tensor:
+    num_samples, num_classes, *positions = ctx.shape
+    if positions and ctx.is_rows:
+        return gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
+    return gradient.view(ctx.shape)
 
 
 def take_gradient(ctx: Any) -> Tensor:
@@ -211,8 +247,15 @@ def take_gradient(ctx: Any) -> Tensor:
     return gradient
 
 
-def _scale_(gradient: Tensor, factor: Tensor) -> None:
-    """gradient *= factor, in place: a second logits-sized tensor would double the memory of the loss."""
+def _scale_(gradient: Tensor, factor: Tensor, divisor: Tensor | None) -> None:
+    """gradient *= factor / divisor, in place: a second logits-sized tensor would double the memory of the loss."""
+    if divisor is not None and kernels_for(gradient.device) == "triton":
+        from equigrad.losses.kernels import backward, launch
+
+        launch.run(backward.scale_gradient(gradient, factor, divisor, out=gradient))
+        return
+    if divisor is not None:
+        factor = factor / divisor
     if factor.device.type == "cpu" and factor.item() == 1:
         return
     if gradient.dtype in (torch.float16, torch.bfloat16):

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
-from equigrad.losses.blockwise import GradientSums
+from equigrad.losses.blockwise import DeviceSums, GradientSums
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number, require_quality
+from equigrad.losses.kernel_choice import kernels_for
+from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import GradientStatistics
 
 Indicator = Literal["positive", "negative", "ratio"]
@@ -47,8 +48,14 @@ class EqualizationLoss(CategoryLoss):
 
     def record(self, gradient_sums: GradientSums) -> None:
         """Add a batch to the statistics, in training only: evaluation must leave no trace."""
-        if disable_compile(CategoryLoss.changes_state)(self):
-            disable_compile(GradientStatistics.update)(self.statistics, *gradient_sums)
+        if not self.changes_state():
+            return
+        if isinstance(gradient_sums, DeviceSums) and not self.statistics.is_open:
+            from equigrad.losses import device_pass
+
+            device_pass.add_to_statistics(self.statistics, gradient_sums)
+        else:
+            self.statistics.update(*gradient_sums)
 
 
 class SigmoidEqualizationLoss(EqualizationLoss):
@@ -97,23 +104,36 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Weights of positive (q_j) and of negative (r_j) samples, (C,) each."""
-        ratio = self.statistics.ratio
-        is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
-        negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
-        negative_weight = torch.where(is_known, negative_weight, 1.0)
-        positive_weight = 1 + self.positive_boost * (1 - negative_weight)
-        one = torch.ones_like(negative_weight)
-        return positive_weight if self.reweight_positive else one, negative_weight if self.reweight_negative else one
+        is_triton = kernels_for(self.statistics.positive.device) == "triton"
+        if is_triton and (named := mappings.name_of(self.mapping)) is not None:
+            from equigrad.losses.kernels import weights
+
+            positive, negative = self.statistics.positive, self.statistics.negative
+            options = weights.sigmoid_weights(positive, negative, positive_boost=self.positive_boost, **named)
+            positive_weight, negative_weight = options.run()
+        else:
+            ratio = self.statistics.ratio
+            is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
+            negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
+            negative_weight = torch.where(is_known, negative_weight, 1.0)
+            positive_weight = 1 + self.positive_boost * (1 - negative_weight)
+        if not self.reweight_positive:
+            positive_weight = torch.ones_like(positive_weight)
+        if not self.reweight_negative:
+            negative_weight = torch.ones_like(negative_weight)
+        return positive_weight, negative_weight
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         weights = self.category_weights()
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits, labels, *weights, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
-            return reference.sigmoid_equalization(logits, labels, *weights, ignore_index=self.ignore_index)
+            return reference.sigmoid_equalization(
+                logits, labels, *(held(weight) for weight in weights), ignore_index=self.ignore_index
+            )
         return loss
 
 
@@ -161,7 +181,15 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
-        prior: Tensor = getattr(self.statistics, self.indicator)
+        if kernels_for(self.statistics.positive.device) == "triton":
+            from equigrad.losses.kernels import weights
+
+            statistics, is_ratio = self.statistics, self.indicator == "ratio"
+            prior = statistics.negative if self.indicator == "negative" else statistics.positive
+            power, floor = self.prior_power, self.prior_floor
+            over = statistics.negative if is_ratio else None
+            return weights.margin(prior, over, prior_power=power, prior_floor=floor).run()[0]
+        prior = getattr(self.statistics, self.indicator)
         if self.indicator == "ratio":
             prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
         return self.prior_power * prior.clamp(min=self.prior_floor).log()
@@ -169,13 +197,13 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
         margin, label_smoothing = self.category_weights(), self.label_smoothing
-        loss, gradient_sums = disable_compile(functional.cross_entropy)(
+        loss, gradient_sums = as_operator(functional.cross_entropy)(
             logits, labels, margin, label_smoothing=label_smoothing, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.softmax_equalization(
-                logits, labels, margin, label_smoothing=label_smoothing, ignore_index=self.ignore_index
+                logits, labels, held(margin), label_smoothing=label_smoothing, ignore_index=self.ignore_index
             )
         return loss
 
@@ -225,7 +253,7 @@ class EqualizedFocalLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
-        focus, weight = modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+        focus, weight = modulation(self.statistics, self.base_focus, self.focus_scale)
         if not self.focusing:
             focus = torch.full_like(focus, self.base_focus)
         return focus, weight if self.weighting else torch.ones_like(weight)
@@ -233,14 +261,19 @@ class EqualizedFocalLoss(EqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         focus, weight = self.category_weights()
-        positive, negative = balance(self.positive_balance)
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
-            logits, labels, positive * weight, negative * weight, focus=focus, **self.options(normalizer)
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
+            logits,
+            labels,
+            weight,
+            weight,
+            positive_balance=self.positive_balance,
+            focus=focus,
+            **self.options(normalizer),
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.equalized_focal(
-                logits, labels, focus, weight, self.positive_balance, ignore_index=self.ignore_index
+                logits, labels, held(focus), held(weight), self.positive_balance, ignore_index=self.ignore_index
             )
         return loss
 
@@ -278,7 +311,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
-        return modulation(self.statistics.ratio, self.base_focus, self.focus_scale)
+        return modulation(self.statistics, self.base_focus, self.focus_scale)
 
     def forward(
         self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
@@ -286,20 +319,26 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
         require_quality(quality)
         focus, weight = self.category_weights()
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits, labels, weight, weight, focus=focus, quality=quality, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.equalized_quality_focal(
-                logits, labels, quality, focus, weight, ignore_index=self.ignore_index
+                logits, labels, quality, held(focus), held(weight), ignore_index=self.ignore_index
             )
         return loss
 
 
-def modulation(ratio: Tensor, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
+def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: float) -> tuple[Tensor, Tensor]:
     """gamma^j = gamma_b + s (1 - G_j) and w^j = gamma^j / gamma_b; a ratio above 1 counts as balanced."""
-    focus = base_focus + focus_scale * (1 - ratio.clamp(0, 1))
+    if kernels_for(statistics.positive.device) == "triton":
+        from equigrad.losses.kernels import weights
+
+        positive, negative = statistics.positive, statistics.negative
+        focus, weight = weights.focal_weights(positive, negative, base_focus=base_focus, focus_scale=focus_scale).run()
+        return focus, weight
+    focus = base_focus + focus_scale * (1 - statistics.ratio.clamp(0, 1))
     return focus, focus / base_focus
 
 
@@ -309,8 +348,3 @@ def check_balance(positive_balance: float | None) -> None:
         check_number("positive_balance", positive_balance)
         if positive_balance > 1:
             raise ValueError(f"positive_balance must be within [0, 1] or None, got {positive_balance}")
-
-
-def balance(positive_balance: float | None) -> tuple[float, float]:
-    """alpha_t of positive and of negative samples."""
-    return (1.0, 1.0) if positive_balance is None else (positive_balance, 1 - positive_balance)

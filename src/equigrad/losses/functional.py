@@ -5,7 +5,7 @@ in blocks that stay in cache, and forms loss, gradient and column sums there. No
 the gradient is kept for backward, so the gradient is the only logits-sized tensor that is ever allocated.
 
 The same losses as a few lines of ordinary PyTorch each are in `reference`: read those first. Inside a function that you
-compile, call these through `torch.compiler.disable`; the modules do so themselves.
+compile, call them through `operators.as_operator`, as the modules do.
 """
 
 import math
@@ -24,8 +24,10 @@ from equigrad.losses.inputs import (
     check_logits,
     check_quality,
     divisor_of,
+    label_message,
     refuse_soft_labels,
 )
+from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.sigmoid_pass import (
     POSITIVES_AT_ONCE,
     EntryWeights,
@@ -43,6 +45,7 @@ def binary_cross_entropy(
     positive_weight: PerCategory = 1.0,
     negative_weight: PerCategory = 1.0,
     *,
+    positive_balance: float | None = None,
     focus: PerCategory | None = None,
     quality: Tensor | None = None,
     foreground_weight: PerCategory | None = None,
@@ -65,6 +68,7 @@ def binary_cross_entropy(
         labels: (N, ...) class indices, BACKGROUND or `ignore_index`; or 0/1 targets of the logits' shape.
         positive_weight: q_j.
         negative_weight: r_j.
+        positive_balance: alpha_t; q_j is multiplied by it, and r_j by 1 - alpha_t.
         focus: gamma_j, a constant of the step.
         quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets. Needs
             a focus.
@@ -77,8 +81,44 @@ def binary_cross_entropy(
         ignore_index: label of samples that do not count.
     """
     check_logits(logits, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
+    if quality is not None and focus is None:
+        raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
+    by_sample = foreground_weight is not None or weight is not None
+    kernels = kernels_for(logits.device)
+    if kernels == "triton" and not (by_sample and labels.shape == logits.shape):
+        from equigrad.losses import device_pass
+        from equigrad.losses.kernels import sigmoid
+
+        check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index, values=False)
+        if quality is not None:
+            check_quality(logits, labels, quality, values=False)
+        return device_pass.finish(
+            logits,
+            sigmoid.binary_cross_entropy(
+                logits,
+                labels,
+                positive_weight,
+                negative_weight,
+                positive_balance=positive_balance,
+                focus=focus,
+                quality=quality,
+                foreground_weight=foreground_weight,
+                weight=weight,
+                margin=margin,
+                scale=scale,
+                reduction=reduction,
+                normalizer=normalizer,
+                ignore_index=ignore_index,
+                with_gradient=torch.is_grad_enabled() and logits.requires_grad,
+            ),
+            is_divided=reduction == "mean" or normalizer is not None,
+            message=label_message(logits.shape[1], background=True, ignore_index=ignore_index)
+            + ", targets and qualities within [0, 1], and a normalizer finite and > 0",
+        )
     labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    if positive_balance is not None:
+        positive_weight, negative_weight = positive_balance * positive_weight, (1 - positive_balance) * negative_weight
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
     weights = EntryWeights(
         run.vector(positive_weight),
         run.vector(negative_weight),
@@ -87,8 +127,6 @@ def binary_cross_entropy(
     )
     focus_vector = None if focus is None else run.vector(focus)
     if quality is not None:
-        if focus is None:
-            raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
         check_quality(logits, labels, quality)
         quality = run.flatten(quality)
     is_multi_label = labels.shape == logits.shape
@@ -138,8 +176,33 @@ def cross_entropy(
     check_logits(logits, margin, weight, label_margin)
     if label_margin is not None:
         refuse_soft_labels(logits, labels, "the margin is that of the one category of a sample")
+    kernels = kernels_for(logits.device)
+    if kernels == "triton" and not (label_smoothing > 0 and label_margin is not None):
+        from equigrad.losses import device_pass
+        from equigrad.losses.kernels import softmax
+
+        check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index, values=False)
+        return device_pass.finish(
+            logits,
+            softmax.cross_entropy(
+                logits,
+                labels,
+                margin,
+                weight=weight,
+                label_margin=label_margin,
+                scale=scale,
+                label_smoothing=label_smoothing,
+                reduction=reduction,
+                normalizer=normalizer,
+                ignore_index=ignore_index,
+                with_gradient=torch.is_grad_enabled() and logits.requires_grad,
+            ),
+            is_divided=reduction == "mean" or normalizer is not None,
+            message=label_message(logits.shape[1], background=False, ignore_index=ignore_index)
+            + ", soft labels >= 0 with a sum of 1, and a normalizer finite and > 0",
+        )
     labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale)
+    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
     is_soft = label_smoothing > 0 or labels.shape == logits.shape
     weight = None if weight is None else run.vector(weight)
     labels = run.flatten(labels)
@@ -182,7 +245,8 @@ def seesaw_cross_entropy(
     """
     check_logits(logits, category_counts)
     labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin=0.0)
+    divisor = divisor_of(logits, labels, reduction, normalizer)
+    run = BlockwisePass(logits, divisor, margin=0.0, kernels=kernels_for(logits.device))
     adjust = partial(
         seesaw_,
         log_counts=run.vector(category_counts).clamp(min=1).log(),
@@ -205,8 +269,10 @@ def lade_cross_entropy(
     reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
     ignore_index: int = IGNORE,
-) -> Tensor:
+) -> tuple[Tensor, GradientSums]:
     r"""Cross-entropy with the log prior as margin, and LADE's regulariser; the formula is that of `LADELoss`.
+
+    The gradient sums are those of the cross-entropy alone.
 
     Args:
         logits: (N, C, ...).
@@ -221,11 +287,11 @@ def lade_cross_entropy(
     check_logits(logits, category_prior)
     refuse_soft_labels(logits, labels, "LADE's regulariser averages over the samples of each category")
     labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log())
+    divisor, margin = divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log()
+    run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device))
     labels = run.flatten(labels)
     with torch.no_grad():
         add_cross_entropy(run, run.blocks(), labels)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
-    loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
-    return loss
+    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()

@@ -9,7 +9,6 @@ from torch import Tensor
 from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import (
     CategoryNumbers,
     Reduction,
@@ -19,6 +18,7 @@ from equigrad.losses.inputs import (
     per_category,
     refuse_soft_labels,
 )
+from equigrad.losses.operators import as_operator
 from equigrad.losses.seeded_uniform import SeededUniform
 
 Bounds = Sequence[float]
@@ -140,12 +140,12 @@ class GroupedSoftmaxLoss(CategoryLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, `num_logits`, ...) against labels (N, ...)."""
         options = self.options(normalizer)
-        targets = disable_compile(GroupedSoftmaxLoss.group_targets)(self, logits, labels)
+        targets = self.group_targets(logits, labels)
         if self.reduction == "none":
             return reference.grouped_softmax(logits, targets, self.layout.sizes)
         losses = []
         for group_logits, target in zip(logits.split_with_sizes(self.layout.sizes, dim=1), targets, strict=True):
-            loss, _ = disable_compile(functional.cross_entropy)(
+            loss, _ = as_operator(functional.cross_entropy)(
                 group_logits, target, reduction=options["reduction"], normalizer=normalizer
             )
             losses.append(loss)

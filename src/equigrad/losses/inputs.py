@@ -114,6 +114,7 @@ def check_labels(
     multi_label: bool = False,
     soft: bool = False,
     ignore_index: int = IGNORE,
+    values: bool = True,
 ) -> Tensor:
     """Refuse labels that do not fit the logits; return them with `ignore_index` replaced by IGNORE.
 
@@ -124,6 +125,7 @@ def check_labels(
         multi_label: whether 0/1 targets of the logits' shape, floating or bool, are allowed.
         soft: whether probabilities of the logits' shape are allowed.
         ignore_index: the label of samples that do not count.
+        values: False checks shape, dtype and device alone, and leaves the labels as they are.
     """
     if not isinstance(labels, Tensor):
         raise TypeError(f"labels must be a Tensor, got {type(labels).__name__}")
@@ -141,6 +143,10 @@ def check_labels(
             f"labels must be int64 of shape {samples}{also} for logits of shape {tuple(logits.shape)}, "
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
+    if torch.compiler.is_compiling():  # the operator looks at the values when it runs
+        return labels if ignore_index == IGNORE else labels.masked_fill(labels == ignore_index, IGNORE)
+    if not values:  # the kernel looks at them
+        return labels
     lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
     if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
         least, greatest = labels.aminmax()
@@ -149,14 +155,17 @@ def check_labels(
     is_ignored = labels == ignore_index
     allowed = (labels >= lowest) & (labels < num_classes) | is_ignored
     if allowed.is_cuda or not bool(allowed.all()):
-        names = (
-            f"BACKGROUND (-1) or ignore_index ({ignore_index})" if background else f"or ignore_index ({ignore_index})"
-        )
-        message = f"labels must be 0 ... {num_classes - 1}, {names}"
-        if not background:
-            message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows ignore_index"
-        check_values(allowed, labels, message)
+        check_values(allowed, labels, label_message(num_classes, background=background, ignore_index=ignore_index))
     return labels if ignore_index == IGNORE else labels.masked_fill(is_ignored, IGNORE)
+
+
+def label_message(num_classes: int, *, background: bool, ignore_index: int) -> str:
+    """What class indices must be."""
+    names = f"BACKGROUND (-1) or ignore_index ({ignore_index})" if background else f"or ignore_index ({ignore_index})"
+    message = f"labels must be 0 ... {num_classes - 1}, {names}"
+    if not background:
+        message += "; a softmax loss has no background, wrap it in WithObjectness or label such rows ignore_index"
+    return message
 
 
 def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
@@ -171,7 +180,7 @@ def require_quality(quality: Tensor) -> None:
         raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
 
 
-def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
+def check_quality(logits: Tensor, labels: Tensor, quality: Tensor, *, values: bool = True) -> None:
     """Refuse a quality that is not floating, in [0, 1], one number a sample (or an entry of multi-label targets)."""
     require_quality(quality)
     samples = (logits.shape[0], *logits.shape[2:])
@@ -183,7 +192,8 @@ def check_quality(logits: Tensor, labels: Tensor, quality: Tensor) -> None:
         )
     if quality.device != logits.device:
         raise ValueError(f"quality must be on the device of the logits, {logits.device}, got {quality.device}")
-    check_values((quality >= 0) & (quality <= 1), quality, "quality must be within [0, 1]")
+    if values:
+        check_values((quality >= 0) & (quality <= 1), quality, "quality must be within [0, 1]")
 
 
 def check_values(allowed: Tensor, values: Tensor, message: str) -> None:
@@ -226,6 +236,8 @@ def divisor_of(
     else:
         value = torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
     message = "normalizer must be finite and > 0"
+    if torch.compiler.is_compiling():
+        return value
     if value.is_cuda:
         torch._assert_async((value > 0) & value.isfinite(), message)
     elif not 0 < value.item() < math.inf:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,14 @@ def square_root(ratio: Tensor) -> Tensor:
 def sigmoid_like(ratio: Tensor, steepness: float, midpoint: float) -> Tensor:
     """f(x) = 1 / (1 + exp(-gamma (x - mu))): gamma is the steepness, mu the midpoint."""
     return torch.sigmoid(steepness * (ratio - midpoint))
+
+
+def name_of(mapping: Mapping) -> dict[str, Any] | None:
+    """The arguments of the GPU kernel that computes a mapping; None for a mapping of the user's own."""
+    if isinstance(mapping, partial) and mapping.func is sigmoid_like:
+        return {"mapping": "sigmoid", **mapping.keywords}
+    names = {linear: "linear", square: "square", square_root: "sqrt"}
+    return {"mapping": names[mapping], "steepness": 0.0, "midpoint": 0.0} if mapping in names else None
 
 
 def resolve(mapping: MappingName | Mapping, steepness: float, midpoint: float) -> Mapping:

@@ -9,8 +9,7 @@ from torch import Tensor
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
-from equigrad.losses.equalization import SigmoidEqualizationLoss, balance, check_balance
+from equigrad.losses.equalization import SigmoidEqualizationLoss, check_balance
 from equigrad.losses.inputs import (
     CategoryNumbers,
     Reduction,
@@ -22,6 +21,7 @@ from equigrad.losses.inputs import (
     per_category,
     require_quality,
 )
+from equigrad.losses.operators import as_operator, held
 from equigrad.losses.seeded_uniform import SeededUniform
 from equigrad.statistics import sum_over_ranks
 
@@ -53,7 +53,7 @@ class BinaryCrossEntropyLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits, labels, weight=self.weight, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -97,10 +97,10 @@ class FocalLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits,
             labels,
-            *balance(self.positive_balance),
+            positive_balance=self.positive_balance,
             focus=self.focus,
             weight=self.weight,
             **self.options(normalizer),
@@ -135,7 +135,7 @@ class QualityFocalLoss(CategoryLoss):
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
         require_quality(quality)
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits, labels, focus=self.focus, quality=quality, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -201,12 +201,12 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         positive_weight, negative_weight = self.category_weights()
-        positive, negative = balance(self.positive_balance)
-        loss, gradient_sums = disable_compile(functional.binary_cross_entropy)(
+        loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits,
             labels,
-            positive * positive_weight,
-            negative * negative_weight,
+            positive_weight,
+            negative_weight,
+            positive_balance=self.positive_balance,
             focus=self.focus,
             **self.options(normalizer),
         )
@@ -215,8 +215,8 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
             return reference.focal_equalization(
                 logits,
                 labels,
-                positive_weight,
-                negative_weight,
+                held(positive_weight),
+                held(negative_weight),
                 self.focus,
                 self.positive_balance,
                 ignore_index=self.ignore_index,
@@ -260,7 +260,7 @@ class GradientBlockingLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits, labels, foreground_weight=self.kept, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -320,8 +320,8 @@ class FederatedLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        is_sampled = disable_compile(FederatedLoss.sample_categories)(self, logits, labels)
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        is_sampled = self.sample_categories(logits, labels)
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits, labels, negative_weight=is_sampled, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -403,7 +403,7 @@ class EffectiveClassMarginLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        loss, _ = disable_compile(functional.binary_cross_entropy)(
+        loss, _ = as_operator(functional.binary_cross_entropy)(
             logits, labels, self.weight, self.weight, margin=self.margin, scale=2.0, **self.options(normalizer)
         )
         if self.reduction == "none":

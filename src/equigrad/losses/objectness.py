@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import check_labels, check_logits, has_target_matrix
+from equigrad.losses.operators import as_operator
 
 
 class WithObjectness(nn.Module):
@@ -49,7 +49,7 @@ class WithObjectness(nn.Module):
             is_matrix = has_target_matrix(category_logits, labels)
             # Category 0 on every sample with a category, BACKGROUND and IGNORE as they are.
             column = torch.where(checked.bool().any(1), 0, BACKGROUND) if is_matrix else checked.clamp(max=0)
-            objectness_loss, _ = disable_compile(functional.binary_cross_entropy)(objectness, column, **options)
+            objectness_loss, _ = as_operator(functional.binary_cross_entropy)(objectness, column, **options)
         if not self.loss.takes_background:
             labels = torch.where(labels == BACKGROUND, ignore_index, labels)
         category_loss: Tensor = self.loss(category_logits, labels, *quality, normalizer=normalizer)

@@ -301,11 +301,11 @@ def lade(
     """
     z, y, counted = samples(logits, labels, ignore_index)
     values = softmax_equalization(logits, labels, (category_prior + 1e-9).log(), ignore_index=ignore_index)
-    z, y = z[counted > 0], y[counted > 0]  # (S, C)
-    if len(z) == 0:
-        return values
+    z, y = z.flatten(0, -2), y.flatten(0, -2)  # (S, C)
+    is_counted = counted.flatten().unsqueeze(1) > 0
     own_mean = (y * z).sum(0) / (y.sum(0) + 1e-8)
-    log_mean = z.logsumexp(0) - math.log(len(z)) - (category_prior + 1e-9).log() - math.log(z.shape[1])
+    total = torch.where(is_counted | ~is_counted.any(), z, -torch.inf).logsumexp(0)
+    log_mean = total - counted.sum().clamp(min=1).log() - (category_prior + 1e-9).log() - math.log(z.shape[1])
     regulariser = -(category_prior * (own_mean - log_mean - penalty * log_mean**2)).sum()
     return values + (counted * weight * regulariser).to(values.dtype)
 

@@ -1,5 +1,7 @@
 """Random numbers that a checkpoint continues."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -19,24 +21,40 @@ class SeededUniform(nn.Module):
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TypeError(f"seed must be an int, got {type(seed).__name__}")
         self.seed = seed
-        self.num_calls = 0
+        # A tensor, so that a compiled step can count; no buffer, because on a GPU each step would wait to read it.
+        self.num_calls = torch.zeros((), dtype=torch.int64, device="cpu")
 
     def forward(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
         """Numbers in [0, 1), float32."""
+        if torch.compiler.is_compiling():
+            numbers: Tensor = _next_numbers(self.num_calls, self.seed, shape)
+            return numbers.to(device)
         # The CPU generator uses 32 bits of a seed.
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.num_calls) % 2**32)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + int(self.num_calls)) % 2**32)
         self.num_calls += 1
         return torch.rand(shape, generator=generator).to(device)
 
     def get_extra_state(self) -> Tensor:
         """The number of calls so far, for `state_dict`."""
-        # Not a buffer: on a GPU each step would wait to read it.
-        return torch.tensor(self.num_calls)
+        return self.num_calls.clone()
 
     def set_extra_state(self, state: Tensor) -> None:
         """Continue where a saved loss stopped."""
-        self.num_calls = int(state)
+        self.num_calls.copy_(state)
 
     def extra_repr(self) -> str:
         """The seed, for `print(model)`."""
         return f"seed={self.seed}"
+
+
+@torch.library.custom_op("equigrad::next_numbers", mutates_args=("num_calls",))
+def _next_numbers(num_calls: Tensor, seed: int, shape: Sequence[int]) -> Tensor:
+    """`SeededUniform.forward` as an operator, which a compiler neither looks into nor repeats."""
+    uniform = SeededUniform(seed)
+    uniform.num_calls = num_calls
+    return uniform.forward(tuple(shape), torch.device("cpu"))
+
+
+@_next_numbers.register_fake
+def _(num_calls: Tensor, seed: int, shape: Sequence[int]) -> Tensor:
+    return torch.empty(shape)

@@ -13,7 +13,6 @@ from torch import Tensor
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.compilation import disable_compile
 from equigrad.losses.inputs import (
     CategoryNumbers,
     Reduction,
@@ -25,6 +24,7 @@ from equigrad.losses.inputs import (
     per_category,
     refuse_soft_labels,
 )
+from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import BatchedState, check_num_classes, sum_over_ranks
 
 
@@ -66,7 +66,7 @@ class CrossEntropyLoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
-        loss, _ = disable_compile(functional.cross_entropy)(
+        loss, _ = as_operator(functional.cross_entropy)(
             logits, labels, weight=self.weight, label_smoothing=self.label_smoothing, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -94,7 +94,7 @@ class MarginLoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
-        loss, _ = disable_compile(functional.cross_entropy)(
+        loss, _ = as_operator(functional.cross_entropy)(
             logits, labels, self.margin, label_smoothing=self.label_smoothing, **self.options(normalizer)
         )
         if self.reduction == "none":
@@ -205,7 +205,7 @@ class LADELoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
-        loss = disable_compile(functional.lade_cross_entropy)(
+        loss, _ = as_operator(functional.lade_cross_entropy)(
             logits,
             labels,
             self.category_prior,
@@ -267,8 +267,8 @@ class SeesawLoss(SingleLabelLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
-        counts = disable_compile(SeesawLoss.counts_with)(self, logits, labels)
-        loss, _ = disable_compile(functional.seesaw_cross_entropy)(
+        counts = self.counts_with(logits, labels)
+        loss, _ = as_operator(functional.seesaw_cross_entropy)(
             logits,
             labels,
             counts,
@@ -276,11 +276,11 @@ class SeesawLoss(SingleLabelLoss):
             compensation=self.compensation,
             **self.options(normalizer),
         )
-        if disable_compile(SeesawLoss.changes_state)(self):
+        if self.changes_state():
             self.category_counts.copy_(counts)
         if self.reduction == "none":
             return reference.seesaw(
-                logits, labels, counts, self.mitigation, self.compensation, ignore_index=self.ignore_index
+                logits, labels, held(counts), self.mitigation, self.compensation, ignore_index=self.ignore_index
             )
         return loss
 
@@ -364,7 +364,7 @@ class LDAMLoss(SingleLabelLoss, BatchedState):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
         weight = self.category_weights()
-        loss, _ = disable_compile(functional.cross_entropy)(
+        loss, _ = as_operator(functional.cross_entropy)(
             logits,
             labels,
             weight=weight,
@@ -372,11 +372,16 @@ class LDAMLoss(SingleLabelLoss, BatchedState):
             scale=self.scale,
             **self.options(normalizer),
         )
-        if disable_compile(LDAMLoss.changes_state)(self):
-            disable_compile(LDAMLoss.record_call)(self, None)
+        if self.changes_state():
+            self.record_call(None)
         if self.reduction == "none":
             return reference.ldam(
-                logits, labels, self.label_margin / self.scale, self.scale, weight, ignore_index=self.ignore_index
+                logits,
+                labels,
+                self.label_margin / self.scale,
+                self.scale,
+                held(weight),
+                ignore_index=self.ignore_index,
             )
         return loss
 

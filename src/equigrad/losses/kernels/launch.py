@@ -1,0 +1,53 @@
+"""One launch of a kernel, as data: it can be run, counted, or compiled for a device that is not there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from equigrad.losses.inputs import PerCategory
+
+
+class Launch(NamedTuple):
+    """A kernel with its grid and arguments, all chosen from shapes: nothing is read from the device."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]
+    num_warps: int = 4
+
+
+_collected: list[Launch] | None = None
+
+
+@contextmanager
+def collected() -> Iterator[list[Launch]]:
+    """Launches are put into a list and not run: to count them on a device that is not there."""
+    global _collected
+    launches: list[Launch] = []
+    _collected = launches
+    try:
+        yield launches
+    finally:
+        _collected = None
+
+
+def run(*launches: Launch) -> None:
+    """Run the launches in their order."""
+    if _collected is not None:
+        _collected.extend(launches)
+        return
+    for kernel, grid, arguments, num_warps in launches:
+        device = next(value.device for value in arguments.values() if isinstance(value, Tensor))
+        # Triton launches on the current device, which need not be that of the tensors.
+        with torch.cuda.device(device if device.type == "cuda" else -1):
+            kernel[grid](**arguments, num_warps=num_warps)
+
+
+def vector_and_factor(value: PerCategory | None, num_classes: int) -> tuple[Tensor | None, float]:
+    """A number for each category as (C,) times a constant: the vector is None if all categories have the same."""
+    if not isinstance(value, Tensor):
+        return None, 1.0 if value is None else float(value)
+    return value.detach().expand(num_classes).contiguous(), 1.0
