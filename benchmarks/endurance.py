@@ -80,7 +80,8 @@ def main() -> None:
     parsed = parser.parse_args()
     torch.set_num_threads(1)
     print(
-        f"| loss | tensors at {parsed.early:,} | at {parsed.steps:,} | open files | | MB | |\n|---|---|---|---|---|---|---|"
+        f"| loss | tensors at {parsed.early:,} | at {parsed.steps:,} | open files | | MB | |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for name in parsed.losses:
         early, late = train(name, parsed.early, parsed.steps)

@@ -37,7 +37,7 @@ TARGETS = {
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
-SHAPES = [(1024, 1203), (20000, 1203), (512, 8142), (512, 100000), (4, 150, 512, 512)]
+SHAPES = [(1024, 1203), (20000, 1203), (256, 4000), (512, 8142), (512, 100000), (4, 150, 512, 512)]
 SIGMOID_EQL = {"positive_boost": 4.0, "mapping": "sigmoid", "steepness": 12.0, "midpoint": 0.8}
 
 
@@ -102,7 +102,7 @@ def compile_launch(launch: Launch, target: GPUTarget) -> Any:
     source = ASTSource(launch.kernel, signature, constants, attributes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Triton about its own next release
-        return triton.compile(source, target=target, options={"num_warps": launch.num_warps})
+        return triton.compile(source, target=target, options=launch.options(target.backend))
 
 
 def resources(compiled: Any, target: GPUTarget) -> Resources:

@@ -1,5 +1,6 @@
 """Launches of a training step: how many there are, and that they compile for GPUs that are not here."""
 
+import re
 import subprocess
 import sys
 from itertools import cycle
@@ -38,10 +39,29 @@ def compilations():
 
 
 @pytest.mark.parametrize(("launch", "target"), list(compilations()))
-def test_a_kernel_compiles_without_spilling(launch, target):
-    used = resources(compile_launch(launch, TARGETS[target]), TARGETS[target])
+def test_a_kernel_compiles_without_spilling_and_adds_in_a_fixed_order(launch, target):
+    compiled = compile_launch(launch, TARGETS[target])
+    used = resources(compiled, TARGETS[target])
     assert used.num_registers > 0
     assert used.num_spilled == 0
+    assert "tt.atomic" not in compiled.asm["ttir"]
+
+
+@pytest.mark.parametrize("shape", [(1024, 1203), (4, 150, 512, 512), (512, 100_000)])
+def test_logits_are_read_once_and_the_gradient_is_written_once(shape):
+    """Nothing else is of half precision here. Above 4,096 categories a softmax reads the logits once more."""
+    for name, launches in steps(shape, torch.bfloat16):
+        if name not in ("Sigmoid-EQL", "EQFL", "Softmax-EQL"):
+            continue
+        kernels = {launch.kernel.__name__: launch for launch in launches}
+        num_reads = num_writes = 0
+        for kernel in kernels.keys() - {"scale_kernel"}:
+            code = compile_launch(kernels[kernel], TARGETS["sm_90"]).asm["ttir"]
+            num_reads += len(re.findall(r"tt\.load .*!tt\.ptr<bf16>", code))
+            num_writes += len(re.findall(r"tt\.store .*!tt\.ptr<bf16>", code))
+        assert num_reads == (2 if "rows_kernel" in kernels else 1), name
+        assert num_writes == 1, name
+        assert ("rows_kernel" in kernels) == (name == "Softmax-EQL" and shape[1] > 4096)
 
 
 def test_the_losses_do_not_import_triton():

@@ -1,4 +1,4 @@
-"""A training step on a GPU, with fake tensors: few launches, and no look at a value that the device would have to send."""
+"""A training step on a GPU, with fake tensors: few launches, and the host never waits for a value."""
 
 import pytest
 import torch

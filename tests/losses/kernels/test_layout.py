@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from equigrad.losses.kernels.layout import (
     MAX_ROW_ELEMENTS,
     MAX_TILES_PER_PROGRAM,
+    MAX_WARPS,
     NUM_PROGRAMS,
     TILE_ELEMENTS,
     Layout,
@@ -60,7 +61,7 @@ def test_tiles_fit_into_registers_and_their_partial_sums_are_few(shape):
         assert rows.num_blocks == 1
         assert rows.block_samples * rows.block_categories <= MAX_ROW_ELEMENTS
         assert rows.block_samples * rows.block_categories <= 256 * rows.num_warps
-        assert rows.num_warps <= 16
+        assert rows.num_warps <= MAX_WARPS
 
 
 @pytest.mark.parametrize(("num_classes", "is_whole"), [(1, True), (1203, True), (4096, True), (4097, False)])

@@ -119,7 +119,7 @@ def test_soft_labels_that_are_no_probabilities_are_noticed(softmax, row):
     assert not softmax(BATCH.logits, soft).is_valid
 
 
-@pytest.mark.parametrize("shape", [(3, 70_000), (700, 3), (2, 3, 2100), (1, 1100, 40)])
+@pytest.mark.parametrize("shape", [(1, 70_000), (700, 3), (2, 3, 2100), (1, 1100, 40)])
 def test_more_than_one_program_on_either_side(compute, shape):
     """C of several blocks, and samples of several programs that take several tiles each."""
     generator = torch.Generator().manual_seed(0)

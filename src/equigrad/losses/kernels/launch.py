@@ -17,6 +17,13 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]
     num_warps: int = 4
+    max_registers: int | None = None  # of a thread; NVIDIA's compiler alone takes a bound
+
+    def options(self, backend: str) -> dict[str, int]:
+        """What Triton compiles it with, for "cuda" or "hip"."""
+        if self.max_registers is None or backend == "hip":
+            return {"num_warps": self.num_warps}
+        return {"num_warps": self.num_warps, "maxnreg": self.max_registers}
 
 
 _collected: list[Launch] | None = None
@@ -39,11 +46,12 @@ def run(*launches: Launch) -> None:
     if _collected is not None:
         _collected.extend(launches)
         return
-    for kernel, grid, arguments, num_warps in launches:
-        device = next(value.device for value in arguments.values() if isinstance(value, Tensor))
+    backend = "hip" if torch.version.hip else "cuda"
+    for launch in launches:
+        device = next(value.device for value in launch.arguments.values() if isinstance(value, Tensor))
         # Triton launches on the current device, which need not be that of the tensors.
         with torch.cuda.device(device if device.type == "cuda" else -1):
-            kernel[grid](**arguments, num_warps=num_warps)
+            launch.kernel[launch.grid](**launch.arguments, **launch.options(backend))
 
 
 def vector_and_factor(value: PerCategory | None, num_classes: int) -> tuple[Tensor | None, float]:

@@ -12,8 +12,14 @@ TILE_ELEMENTS = 1024
 MAX_ROW_ELEMENTS = 4096
 """With sixteen warps, 8 for each thread. A softmax over more categories reads its logits twice: 8192 would spill."""
 
+MAX_WARPS = 16
+"""1024 threads on an AMD GPU, the most that a program may have."""
+
 COALESCED_POSITIONS = 8
 """Neighbouring float32 that fill a sector of memory: fewer in a row waste bandwidth."""
+
+MAX_BLOCKS = 2**15
+"""Of categories. The second side of a CUDA grid is less than 2^16."""
 
 NUM_PROGRAMS = 2048
 """About how many programs fill any GPU several times; more would only leave more partial sums."""
@@ -94,7 +100,8 @@ def column_tiles(layout: Layout) -> Tiles:
         samples = min(samples, TILE_ELEMENTS // min(128, categories))
         categories = min(categories, TILE_ELEMENTS // samples)
     else:
-        categories = min(categories, TILE_ELEMENTS // min(128, samples))
+        least = categories // MAX_BLOCKS
+        categories = min(categories, max(least, TILE_ELEMENTS // min(128, samples)))
         samples = min(samples, TILE_ELEMENTS // categories)
     num_blocks = triton.cdiv(layout.num_classes, categories)
     return _tiles(layout, samples, categories, max(1, NUM_PROGRAMS // num_blocks), num_warps=8)
@@ -109,7 +116,9 @@ def row_tiles(layout: Layout) -> Tiles | None:
         return None
     # Every program leaves two rows of partial sums: 32 samples for each keep them small beside the logits.
     num_programs = min(NUM_PROGRAMS // 2, max(128, layout.num_images * layout.num_positions // 32))
-    return _tiles(layout, samples, categories, num_programs, num_warps=max(4, samples * categories // 256))
+    return _tiles(
+        layout, samples, categories, num_programs, num_warps=min(MAX_WARPS, max(8, samples * categories // 128))
+    )
 
 
 def sample_blocks(layout: Layout) -> tuple[int, int, int]:

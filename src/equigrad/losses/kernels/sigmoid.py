@@ -18,6 +18,9 @@ from equigrad.losses.kernels.totals import Pass, add_up, empty_partials, store_s
 
 BACKGROUND_LABEL = tl.constexpr(BACKGROUND)
 
+MAX_REGISTERS = 80
+"""Of a thread: three programs at a time. Left alone, ptxas prefers a few spills to a few registers more."""
+
 
 def binary_cross_entropy(
     logits: Tensor,
@@ -102,7 +105,7 @@ def binary_cross_entropy(
         vector, factor = vector_and_factor(value, layout.num_classes)
         arguments[name], arguments[name.upper()] = vector, None if value is None else factor * balance
     totals, result = add_up(partials, gradient, reduction, normalizer)
-    return Pass([Launch(sigmoid_kernel, tiles.grid, arguments, tiles.num_warps), totals], result)
+    return Pass([Launch(sigmoid_kernel, tiles.grid, arguments, tiles.num_warps, MAX_REGISTERS), totals], result)
 
 
 @triton.jit

@@ -21,6 +21,9 @@ from equigrad.losses.kernels.totals import Pass, add_up, empty_partials, store_s
 
 SUM_TOLERANCE = tl.constexpr(ROW_SUM_TOLERANCE)
 
+MAX_REGISTERS = {8: 96, 16: 128}
+"""Of a thread, by the warps of a program. Left alone, ptxas prefers a few spills to a few registers more."""
+
 
 def cross_entropy(
     logits: Tensor,
@@ -92,7 +95,7 @@ def cross_entropy(
         "BLOCK_S": tiles.block_samples,
         "BLOCK_C": tiles.block_categories,
     }
-    launches.append(Launch(softmax_kernel, tiles.grid, arguments, tiles.num_warps))
+    launches.append(Launch(softmax_kernel, tiles.grid, arguments, tiles.num_warps, MAX_REGISTERS[tiles.num_warps]))
     totals, result = add_up(partials, gradient, reduction, normalizer)
     return Pass([*launches, totals], result)
 
