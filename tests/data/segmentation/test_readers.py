@@ -197,7 +197,8 @@ def test_sixty_thousand_names_are_read_at_once(tmp_path):
     )
 
 
-def test_a_link_out_of_a_folder_of_label_maps_is_not_followed(tmp_path):
+def test_a_link_out_of_a_folder_of_label_maps_is_not_followed_where_that_is_forbidden(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_FOLLOW_LINKS", "0")
     folder = write_set(tmp_path / "set", MAPS)
     (folder / "labels" / "a.png").rename(tmp_path / "secret.png")
     (folder / "labels" / "a.png").symlink_to(tmp_path / "secret.png")

@@ -1,14 +1,14 @@
 """Paths that a file of data names: they stay below the folder of images.
 
-A list, an annotation file or an unpacked archive may come from anybody. None of them can make a file outside of the
-folder be read, neither by its path nor by a symbolic link.
+A list or an annotation file may come from anybody, and cannot make a file outside of the folder be read by its path.
+Symbolic links are the user's own as a rule, such as those of a subset, and are followed unless the user forbids it.
 """
 
 import os
 import re
 from pathlib import Path
 
-FOLLOW_LINKS = "EQUIGRAD_FOLLOW_LINKS"  # set to 1 by users whose folder has links to their own images elsewhere
+FOLLOW_LINKS = "EQUIGRAD_FOLLOW_LINKS"  # set to 0 for a folder that was unpacked from an archive of a stranger
 _FOREIGN = re.compile("^[A-Za-z]:|[\0-\x1f\ud800-\udfff]")  # a drive letter, or what no name of an image has
 
 
@@ -21,9 +21,11 @@ def inside(path: str, field: str) -> str:
 
 
 def linked_inside(file: Path, *folders: Path) -> Path:
-    """Return the file; OSError if a symbolic link leads it out of all of these folders, unless the user allows it."""
+    """Return the file; OSError if a symbolic link leads it out of all of these folders and the user forbids that."""
+    if os.environ.get(FOLLOW_LINKS) != "0":
+        return file
     real = os.path.realpath(file)
     is_inside = any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders)
-    if not is_inside and os.environ.get(FOLLOW_LINKS) != "1":
-        raise OSError(f"{file}: leaves {folders[0]}; set {FOLLOW_LINKS}=1 to follow symbolic links of your own")
+    if not is_inside:
+        raise OSError(f"{file}: leaves {folders[0]}, and {FOLLOW_LINKS}=0 forbids that")
     return file

@@ -113,7 +113,8 @@ def test_lists_of_splits_stay_in_the_folder(folder, tmp_path):
 
 
 @pytest.mark.parametrize("link", ["JPEGImages/a.jpg", "Annotations/a.xml"])
-def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path, link):
+def test_a_link_out_of_the_folder_is_not_followed_where_that_is_forbidden(folder, tmp_path, link, monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_FOLLOW_LINKS", "0")
     (folder / link).rename(tmp_path / "secret")
     (folder / link).symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match=f"{link}: leaves"):

@@ -173,7 +173,8 @@ def test_a_hostile_file_of_names_is_refused(folder, tmp_path, text, message, mon
 
 
 @pytest.mark.parametrize("link", ["images/train/b.jpg", "labels/train/a.txt"])
-def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path, link):
+def test_a_link_out_of_the_folder_is_not_followed_where_that_is_forbidden(folder, tmp_path, link, monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_FOLLOW_LINKS", "0")
     (folder / link).rename(tmp_path / "secret")
     (folder / link).symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match=f"{link}: leaves"):
