@@ -55,3 +55,8 @@ def test_a_terminal_gets_a_bar_and_messages_above_it(text):
     assert "step 100/220" in shown
     assert "lr 0.02 tail/head ratio 0.12/0.95 3 skipped AP 0.2551" in shown
     assert text in shown
+
+
+def test_the_name_of_a_file_cannot_move_the_terminal(capsys):
+    make_progress(1, 0, is_first_rank=True).say("warning: cannot read a\x1b[2J\nb.png, skipped")
+    assert capsys.readouterr().out == "warning: cannot read a\\x1b[2J\\nb.png, skipped\n"

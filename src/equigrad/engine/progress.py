@@ -10,6 +10,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
+from equigrad.terminal import printable
+
 _REFRESH_SECONDS = 0.5
 
 
@@ -35,7 +37,7 @@ class PlainProgress:
     def say(self, text: str) -> None:
         """One line for the user."""
         if not self.is_silent:
-            print(text, flush=True)
+            print(printable(text), flush=True)
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -68,7 +70,7 @@ class LiveProgress(PlainProgress):
 
     def say(self, text: str) -> None:
         """One line above the bar."""
-        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._live.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leave the bar as it is."""
