@@ -41,7 +41,17 @@ ALLOWED = {
         "models.detection.pyramids.feature_pyramid.ExtraLevels",
         "models.detection.two_stage.roi_sampling.RoISampler",
     },
-    "commands": {"recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling", *BASE},
+    "commands": {
+        "recipes",
+        "tasks",
+        "engine",
+        "analysis",
+        "evaluation",
+        "data",
+        "sampling",
+        "losses.kernel_choice",
+        *BASE,
+    },
     "cli": {"commands", "errors"},
     "__main__": {"cli"},
 }

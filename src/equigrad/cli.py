@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from equigrad.commands import data, demo, evaluate, predict, recipes, report, train
 from equigrad.commands.exit_codes import FAILED
+from equigrad.commands.version import ShowVersion
 from equigrad.errors import one_line
 
 _TRAIN_EXTRA = [
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="equigrad", description="Training recognisers on long-tailed data.")
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (demo, recipes, train, evaluate, predict, report, data):
         command.add_parser(commands)

@@ -1,0 +1,32 @@
+"""`equigrad --version`: what is installed, and what computes the losses on this machine."""
+
+import argparse
+from typing import Any
+
+
+class ShowVersion(argparse.Action):
+    """Prints the versions and the kernels in use, and ends."""
+
+    def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="versions, and what computes the losses here")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Answer without reading the rest of the command."""
+        print(version_text())
+        parser.exit()
+
+
+def version_text() -> str:
+    """Two lines: versions; the device and its kernels."""
+    from importlib import metadata
+
+    import torch
+
+    from equigrad.losses.kernel_choice import VARIABLE, kernels_for
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, no GPU found"
+    return (
+        f"equigrad {metadata.version('equigrad')}, torch {torch.__version__}\n"
+        f"losses are computed by: {kernels_for(device)} ({name}; {VARIABLE} chooses)"
+    )

@@ -1,0 +1,20 @@
+import pytest
+
+from equigrad.cli import main
+from equigrad.commands.version import version_text
+
+
+def test_the_version_says_what_computes_the_losses(monkeypatch, capsys):
+    monkeypatch.delenv("EQUIGRAD_KERNELS", raising=False)
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("equigrad ")
+    assert "torch" in first
+    assert second.startswith("losses are computed by: blocks (CPU, no GPU found; EQUIGRAD_KERNELS chooses)")
+
+
+def test_another_choice_of_kernels_shows(monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", "torch")
+    assert "computed by: torch" in version_text()
