@@ -4,6 +4,8 @@ from contextlib import nullcontext, suppress
 
 import pytest
 import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 from equigrad import (
@@ -12,6 +14,7 @@ from equigrad import (
     GradientStatistics,
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
+    copy_statistics,
     one_batch,
 )
 
@@ -355,3 +358,24 @@ def test_counts_of_a_loss_survive_being_built_on_the_meta_device():
 def test_counts_that_were_lost_on_the_meta_device_are_an_error():
     with pytest.raises(RuntimeError, match=r"BalancedSoftmaxLoss\.margin was lost on the meta device: build"):
         BalancedSoftmaxLoss([10, 5, 1]).to("meta").to_empty(device="cpu")
+
+
+# ---- averaged models
+
+
+def test_an_averaged_model_takes_the_statistics_of_the_model():
+    model = nn.Sequential(nn.Linear(4, 4), SigmoidEqualizationLoss(4))
+    averaged = AveragedModel(model, use_buffers=True)
+    for _ in range(3):
+        model[1](model[0](torch.randn(5, 4)), torch.tensor([0, 0, 1, 2, 3]))
+        averaged.update_parameters(model)
+    assert not torch.equal(averaged.module[1].statistics.positive, model[1].statistics.positive)  # a mean of sums
+    copy_statistics(model, averaged)
+    assert_close(averaged.module[1].state_dict(), model[1].state_dict(), rtol=0, atol=0)
+    model[1].statistics.reset()  # a copy, not the same memory
+    assert averaged.module[1].statistics.positive.sum() > 0
+
+
+def test_statistics_are_not_copied_to_a_model_of_another_kind():
+    with pytest.raises(ValueError, match=r"must have the same statistics, got those of \[4\] and of \[5\] categories"):
+        copy_statistics(SigmoidEqualizationLoss(4), SigmoidEqualizationLoss(5))

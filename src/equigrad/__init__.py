@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from equigrad.statistics import (
         GradientStatistics as GradientStatistics,
+        copy_statistics as copy_statistics,
         one_batch as one_batch,
     )
 else:
@@ -112,6 +113,6 @@ else:
                 "bias_for_prior",
             ],
             "sampling": ["ClassBalancedSampler", "RepeatFactorSampler"],
-            "statistics": ["GradientStatistics", "one_batch"],
+            "statistics": ["GradientStatistics", "copy_statistics", "one_batch"],
         },
     )

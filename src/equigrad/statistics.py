@@ -293,6 +293,30 @@ def one_batch(
             part.add_batch(batch.calls, micro_batches=micro_batches)
 
 
+@torch.no_grad()
+def copy_statistics(source: nn.Module, target: nn.Module) -> None:
+    """Give a module the gradient statistics of another of the same kind, such as a model and its averaged copy.
+
+        averaged.update_parameters(model)          # averages buffers too, also the statistics, which are sums
+        equigrad.copy_statistics(model, averaged)
+
+    Args:
+        source: a loss, or a model that holds some.
+        target: with as many statistics, in the same order and of the same sizes; a wrapper around them does not matter.
+    """
+    sources, targets = (
+        [part for part in module.modules() if isinstance(part, GradientStatistics)] for module in (source, target)
+    )
+    sizes = [[part.num_classes for part in parts] for parts in (sources, targets)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            f"source and target must have the same statistics, got those of {sizes[0]} and of {sizes[1]} categories"
+        )
+    for own, other in zip(sources, targets, strict=True):
+        for name in ("positive", "negative", "skipped"):
+            getattr(other, name).copy_(getattr(own, name))
+
+
 def check_num_classes(num_classes: int) -> None:
     """Refuse a C that is no positive int."""
     if isinstance(num_classes, bool) or not isinstance(num_classes, int):
