@@ -10,6 +10,7 @@ from torch import nn
 
 from engine.toy import CONTEXT
 from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch
+from equigrad.engine.distributed import gather_objects
 from equigrad.engine.learner import Learner, sum_of
 
 
@@ -145,11 +146,28 @@ def test_one_process_has_no_one_to_exchange_gradients_with(fabric):
     assert all(isinstance(learner.gradient_exchange(is_last), nullcontext) for is_last in (False, True))
 
 
-def exchange_gradients(rank, port):
+def join_ranks(rank, port):
+    """Join the other rank, from a process of its own."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    learner = Learner(launch(accelerator="cpu"), nn.Linear(1, 1, bias=False), settings())
+    return launch(accelerator="cpu")
+
+
+def run_two_ranks(function, *arguments):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [CONTEXT.Process(target=function, args=(rank, port, *arguments)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def exchange_gradients(rank, port):
+    learner = Learner(join_ranks(rank, port), nn.Linear(1, 1, bias=False), settings())
     own = torch.tensor([[rank + 1.0]])  # the gradient of the weight on this rank
     for is_last, expected in [(False, rank + 1.0), (True, (2 * 1 + 2 * 2) / 2)]:
         with learner.gradient_exchange(is_last):
@@ -159,12 +177,22 @@ def exchange_gradients(rank, port):
 
 
 def test_two_ranks_exchange_gradients_with_the_last_micro_batch_alone():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [CONTEXT.Process(target=exchange_gradients, args=(rank, port)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0, 0]
+    run_two_ranks(exchange_gradients)
+
+
+def evaluate_after_batches_of_its_own(rank, port, ema):
+    fabric = join_ranks(rank, port)
+    learner = Learner(fabric, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), settings(ema=ema))
+    torch.manual_seed(rank)
+    for _ in range(2):
+        fabric.backward(learner.wrapped(torch.randn(8, 3)).square().mean())
+        learner.step(1.0)
+    with learner.evaluating() as evaluated:
+        first, second = gather_objects(fabric, evaluated[1].running_mean.tolist())
+    assert first == second
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("ema", [None, Ema()])
+def test_two_ranks_evaluate_the_batch_statistics_that_a_checkpoint_holds(ema):
+    run_two_ranks(evaluate_after_batches_of_its_own, ema)
