@@ -113,7 +113,7 @@ class Job:
     def error_line(self) -> str:
         """What is on stderr, which must be one line of the command."""
         lines = self.err.read_text().splitlines()
-        assert len(lines) == 1, f"expected one line, got {lines[:10]}"
+        assert len(lines) == 1, f"expected one line, got {lines[:3]} … {lines[-12:]}"
         assert lines[0].startswith("equigrad: "), lines[0]
         return lines[0]
 
