@@ -79,10 +79,8 @@ def main() -> None:
     parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=list(LOSSES))
     parsed = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        f"| loss | tensors at {parsed.early:,} | at {parsed.steps:,} | open files | | MB | |\n"
-        "|---|---|---|---|---|---|---|"
-    )
+    print(f"| loss | tensors at {parsed.early:,} | at {parsed.steps:,} | open files | | MB | |")
+    print("|---|---|---|---|---|---|---|")
     for name in parsed.losses:
         early, late = train(name, parsed.early, parsed.steps)
         pairs = zip(early[:2], late[:2], strict=True)

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch
+from equigrad.engine.distributed import gather_objects
 from equigrad.engine.learner import Learner, sum_of
 from quick_processes import run_ranks
 
@@ -177,11 +178,23 @@ def test_models_that_count_nothing_get_no_normalizer(fabric):
     assert Learner(fabric, Small(), settings()).shared_normalizer([part(1.0), part(1.0)]) == {}
 
 
-def exchange_gradients(rank, port):
+def join_ranks(rank, port):
+    """Join the other rank, from a process of its own."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    fabric = launch(accelerator="cpu")
+    return launch(accelerator="cpu")
+
+
+def run_two_ranks(function, *arguments):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run_ranks(function, port, *arguments)
+
+
+def exchange_gradients(rank, port):
+    fabric = join_ranks(rank, port)
     learner = Learner(fabric, nn.Linear(1, 1, bias=False), settings())
     own = torch.tensor([[rank + 1.0]])  # the gradient of the weight on this rank
     for is_last, expected in [(False, rank + 1.0), (True, (2 * 1 + 2 * 2) / 2)]:
@@ -198,7 +211,22 @@ def exchange_gradients(rank, port):
 
 
 def test_two_ranks_exchange_gradients_with_the_last_micro_batch_and_share_the_normalizer():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    run_ranks(exchange_gradients, port)
+    run_two_ranks(exchange_gradients)
+
+
+def evaluate_after_batches_of_its_own(rank, port, ema):
+    fabric = join_ranks(rank, port)
+    learner = Learner(fabric, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), settings(ema=ema))
+    torch.manual_seed(rank)
+    for _ in range(2):
+        fabric.backward(learner.wrapped(torch.randn(8, 3)).square().mean())
+        learner.step(1.0)
+    with learner.evaluating() as evaluated:
+        first, second = gather_objects(fabric, evaluated[1].running_mean.tolist())
+    assert first == second
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("ema", [None, Ema()])
+def test_two_ranks_evaluate_the_batch_statistics_that_a_checkpoint_holds(ema):
+    run_two_ranks(evaluate_after_batches_of_its_own, ema)

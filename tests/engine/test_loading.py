@@ -7,7 +7,7 @@ from PIL import Image
 from torch.utils.data import default_collate
 
 from equigrad.engine import EngineError
-from equigrad.engine.loading import StepLoader, index_name
+from equigrad.engine.loading import StepLoader, index_name, naming_dead_workers
 from equigrad.sampling import RepeatFactorSampler
 
 NUM_SAMPLES = 23
@@ -179,3 +179,17 @@ def test_a_bug_in_the_data_set_is_not_taken_for_a_damaged_file(num_workers):
         list(make_loader(Buggy(), on_error="skip", num_workers=num_workers).epoch(0, 0))
     text = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "while reading sample" in text
+
+
+def test_the_death_of_a_worker_is_found_behind_the_error_that_came_of_it():
+    def saving_is_interrupted():
+        try:
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+        except RuntimeError:
+            raise RuntimeError("unexpected pos 64 vs 0")  # noqa: B904 (as the writer of checkpoints does)
+
+    line = r"^DataLoader worker \(pid 7\) is killed by signal: Killed; if memory ran out, .*; --resume goes on$"
+    with pytest.raises(EngineError, match=line), naming_dead_workers():
+        saving_is_interrupted()
+    with pytest.raises(RuntimeError, match="another"), naming_dead_workers():
+        raise RuntimeError("another")

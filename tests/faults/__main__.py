@@ -2,7 +2,7 @@
 
     python -m tests.faults --faults 100 --seed 0 --table docs/faults.md
 
-Fault number n of a seed is always the same one. `--only 17` repeats it alone.
+Fault number n of a seed is always the same one. `--only 17` repeats it alone; `--kind kill_a_rank` does no other.
 """
 
 import argparse
@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=100, help="how many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="N", help="fault number N alone")
+    parser.add_argument("--kind", choices=[kind.__name__ for kind in KINDS], help="faults of this kind alone")
     parser.add_argument("--table", type=Path, metavar="FILE", help="page whose table is replaced")
     parsed = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -42,6 +43,8 @@ def main() -> int:
     for kind in KINDS:
         if kind not in kinds:
             print(f"left out, because it needs the right to mount: {kind.__doc__}")
+    if parsed.kind is not None:
+        kinds = [kind for kind in kinds if kind.__name__ == parsed.kind]
     numbers = range(parsed.faults) if parsed.only is None else [parsed.only]
     start = time.monotonic()
     outcomes: Counter[tuple[str, str]] = Counter()

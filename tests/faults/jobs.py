@@ -113,7 +113,7 @@ class Job:
     def error_line(self) -> str:
         """What is on stderr, which must be one line of the command."""
         lines = self.err.read_text().splitlines()
-        assert len(lines) == 1, f"expected one line, got {lines[:10]}"
+        assert len(lines) == 1, f"expected one line, got {lines[:3]} … {lines[-12:]}"
         assert lines[0].startswith("equigrad: "), lines[0]
         return lines[0]
 
@@ -137,8 +137,8 @@ def differences(folder: Path, expected: Path, *, with_log: bool = True, with_his
         found = [path for path in found if not path.startswith("/log/")]
     if (folder / "evaluation.json").read_bytes() != (expected / "evaluation.json").read_bytes():
         found.append("evaluation.json")
-    if with_log and _logged(folder) != _logged(expected):
-        found.append("metrics.jsonl")
+    if with_log:
+        found += [f"metrics.jsonl{path}" for path in _compared(_logged(folder), _logged(expected))]
     if with_history:
         with np.load(folder / "statistics.npz") as ours, np.load(expected / "statistics.npz") as theirs:
             same = ours.files == theirs.files and all(np.array_equal(ours[name], theirs[name]) for name in ours.files)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
@@ -136,3 +137,10 @@ def gather_objects(fabric: "Fabric", value: Any) -> list[Any]:
 def from_first_rank(fabric: "Fabric", value: Any) -> Any:
     """The first rank's value, on every rank."""
     return gather_objects(fabric, value)[0]
+
+
+def share_buffers(fabric: "Fabric", model: nn.Module) -> None:
+    """Give every rank the buffers of the first, such as the running means of batch norms."""
+    if fabric.world_size > 1:
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0)

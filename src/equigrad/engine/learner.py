@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from equigrad.engine.distributed import share_buffers
 from equigrad.engine.ema import AveragedModel
 from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
 from equigrad.engine.settings import TrainSettings
@@ -121,7 +122,11 @@ class Learner:
 
     @contextmanager
     def evaluating(self) -> Iterator[nn.Module]:
-        """The model to evaluate, in evaluation mode; every module finds its own mode again afterwards."""
+        """The model to evaluate, in evaluation mode; every module finds its own mode again afterwards.
+
+        On all ranks it is that of the first, which checkpoints hold: each rank has batch statistics of its own.
+        """
+        share_buffers(self.fabric, self.model if self.average is None else self.average.model)
         if self.average is not None:
             yield self.average.model
             return

@@ -8,11 +8,13 @@ those of `random`, `numpy.random` and `torch`; a data set with a generator of it
 import os
 import signal
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -250,7 +252,14 @@ def leave_signals_to_the_training(worker: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    sys.excepthook = _leave_lost_connections_out
     threading.Thread(target=_exit_when_the_training_says_so, daemon=True).start()
+
+
+def _leave_lost_connections_out(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A worker whose training is gone has nothing to add."""
+    if not isinstance(error, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)
 
 
 def _exit_when_the_training_says_so() -> None:
@@ -259,11 +268,30 @@ def _exit_when_the_training_says_so() -> None:
     os._exit(0)
 
 
-def death_of_worker(error: BaseException | None) -> str | None:
-    """One line on a worker that died; None for other errors. Torch raises it wherever the training happens to be."""
-    if not isinstance(error, RuntimeError) or not str(error).startswith("DataLoader worker"):
-        return None
-    return f"{one_line(error).rstrip('.')}; if memory ran out, use fewer workers (--workers); --resume goes on"
+@contextmanager
+def naming_dead_workers() -> Iterator[None]:
+    """The death of a worker inside becomes one line.
+
+    Torch raises it in a signal handler, wherever the training happens to be, again for each worker that ends. Another
+    error may come of it, such as that of a file that was being written.
+    """
+    try:
+        yield
+    except Exception as error:
+        death = _death_of_worker(error)
+        if death is None:
+            raise
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one is enough
+        raise EngineError(f"{death}; if memory ran out, use fewer workers (--workers); --resume goes on") from error
+
+
+def _death_of_worker(error: BaseException | None) -> str | None:
+    while error is not None:
+        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
+            return one_line(error).rstrip(".")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def index_name(index: int) -> str:

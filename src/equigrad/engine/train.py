@@ -36,8 +36,8 @@ from equigrad.engine.loading import (
     EpochAware,
     ResumableSampler,
     StepLoader,
-    death_of_worker,
     index_name,
+    naming_dead_workers,
 )
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
@@ -141,6 +141,7 @@ class Training:
         """Take the run folder and, if asked, go to the last checkpoint; signals now ask the loop to stop."""
         random_state.seed_all(random_state.mixed_seed(self.settings.seed, self.fabric.global_rank))
         with ExitStack() as stack:
+            stack.enter_context(naming_dead_workers())
             stack.enter_context(self.stop)
             _on_first_rank(self.fabric, lambda: self._take_folder(stack))
             if self.resume:
@@ -154,15 +155,12 @@ class Training:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._open:
-            if error is None and self.interrupted:
-                resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
-                self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
-            if error is None and self.skipped:
-                self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
-        death = death_of_worker(error)
-        if death is not None:
-            raise EngineError(death) from error
+        if error is None and self.interrupted:
+            resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
+            self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
+        if error is None and self.skipped:
+            self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
+        self._open.__exit__(kind, error, trace)
 
     def run_to_evaluation(self) -> bool:
         """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
