@@ -15,7 +15,8 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
     """Images (B, 3, H, W) of uint8, padded at the right and the bottom, and a list of targets of plain tensors.
 
     Each target gets `image_size`, the height and width without padding, unless a transform has set it already. Masks
-    keep the size of their image. Numbers become tensors; other values stay as they are.
+    keep the size of their image. Numbers and other values stay as they are: as tensors they would go to the device, and
+    reading them there would make the host wait.
 
     Args:
         items: images with their targets.
@@ -34,8 +35,5 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        # A view would send its whole storage from the worker to the training process.
-        return value.as_subclass(Tensor).contiguous()
-    parts = value if isinstance(value, tuple) else (value,)
-    return torch.tensor(value) if all(isinstance(part, int | float) for part in parts) else value
+    # A view would send its whole storage from the worker to the training process.
+    return value.as_subclass(Tensor).contiguous() if isinstance(value, Tensor) else value
