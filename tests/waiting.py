@@ -20,13 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 import equigrad
+from equigrad.data.detection.object_masks import ObjectMasks
 
 DEVICE = torch.device("lazy", 0)  # a type that torch knows and nobody has: no driver is looked for
 SOURCE = Path(equigrad.__file__).parent
 
 # Their value, or the shape of their result, is known when the device has computed it.
-READS = {name: name for name in ("nonzero", "nms", "masked_select", "bincount", "equal", "_unique2", "unique_dim")}
-READS |= {"_local_scalar_dense": "item", "is_nonzero": "item"}
+READS = {name: name for name in ("nonzero", "nms", "masked_select", "bincount", "equal")}
+READS |= {"_local_scalar_dense": "item", "is_nonzero": "item", "_unique2": "unique", "unique_dim": "unique"}
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
@@ -159,7 +160,7 @@ def watched():
 def to_device(value):
     """Tensors of a batch, or parameters and buffers of a model, on the device; that is not counted."""
     if not isinstance(value, nn.Module):
-        return tree_map(_wrapped, value)
+        return tree_map(lambda leaf: leaf.to(DEVICE) if isinstance(leaf, ObjectMasks) else _wrapped(leaf), value)
     for part in value.modules():
         for name, parameter in part.named_parameters(recurse=False):
             setattr(part, name, nn.Parameter(_wrapped(parameter.detach()), parameter.requires_grad))

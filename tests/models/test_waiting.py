@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 import equigrad
+from equigrad.data.detection.object_masks import ObjectMasks
 from equigrad.models.backbones.small_conv_net import SmallConvNet
 from equigrad.models.backbones.small_encoder import SmallEncoder
 from equigrad.models.classification.classifier import build_classifier
@@ -43,7 +44,9 @@ def dense_detector(name):
 
 
 def two_stage_detector(loss):
-    return make_detector(mask_rcnn, loss, num_mask_channels=8), *on_host(*make_batch())
+    images, targets = on_host(*make_batch())
+    targets = [target | {"masks": ObjectMasks.of(target["masks"])} for target in targets]
+    return make_detector(mask_rcnn, loss, num_mask_channels=8), images, targets
 
 
 def on_host(images, targets):

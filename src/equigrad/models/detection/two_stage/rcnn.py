@@ -53,7 +53,7 @@ class RCNN(nn.Module):
         Args:
             images: (B, 3, H, W), padded.
             targets: of each image `image_size`, height and width without padding; in training also `boxes` (G, 4),
-                `labels` (G,) and, for masks, `masks` (G, h, w).
+                `labels` (G,) and, for masks, `masks`, dense (G, h, w) or `CompactMasks`.
         """
         if self.training and targets is None:
             raise ValueError("training needs targets; call eval() for predictions")
