@@ -122,6 +122,18 @@ def test_everything_that_is_documented_waits(steps):
     assert documented() <= seen, sorted(documented() - seen)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [("labels", torch.tensor([0, 99]), "labels must be in 0"), ("boxes", torch.tensor([[3.0, 3, 3, 9]] * 2), "x1 < x2")],
+)
+def test_wrong_targets_are_refused_by_an_assertion_on_the_device(name, values, message):
+    model, images, targets = two_stage_detector("cross-entropy")
+    targets[1][name] = values
+    with watched() as waits, pytest.raises(RuntimeError, match=message):
+        to_device(model)(to_device(images), to_device(targets))
+    assert waits == []
+
+
 @pytest.mark.parametrize("name", ["classifier", "segmenter", "tiled segmenter"])
 def test_classifiers_and_segmenters_wait_for_nothing(steps, name):
     assert steps[name][2] == []
