@@ -175,7 +175,7 @@ class GradientStatistics(BatchedState):
         with nullcontext() if torch.compiler.is_compiling() else _adding:
             sums = torch.stack([self.positive, self.negative]).mul_(self.kept)
             for positive, negative, count in calls:
-                count = torch.as_tensor(1 if count is None else count, dtype=torch.float64, device=sums.device)
+                count = _as_number(count, sums.device)
                 # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
                 count = count.clamp(min=torch.finfo(torch.float64).tiny)
                 sums.addcdiv_(torch.stack([positive, negative]).double(), count, value=1 / micro_batches)
@@ -230,12 +230,19 @@ def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     ]
 
 
+def _as_number(divisor: Tensor | float | None, device: torch.device) -> Tensor:
+    """What to divide by; a number is filled in on the device, because a copy from the host would wait for it."""
+    if isinstance(divisor, Tensor):
+        return divisor.to(device, torch.float64)
+    return torch.full((), 1 if divisor is None else divisor, dtype=torch.float64, device=device)
+
+
 def _joined_over_ranks(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     """The same calls summed over ranks, sums and divisors, in one collective of K (2C + 1) numbers."""
     num_classes = calls[0].positive.numel()
     rows = []
     for positive, negative, divisor in calls:
-        count = torch.as_tensor(1 if divisor is None else divisor, dtype=torch.float64, device=positive.device)
+        count = _as_number(divisor, positive.device)
         rows.append(torch.cat([positive.double(), negative.double(), count.reshape(1)]))
     joined = sum_over_ranks(torch.stack(rows))
     return [

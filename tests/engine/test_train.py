@@ -25,6 +25,7 @@ from equigrad.engine import (
 from equigrad.engine.checkpoint import checkpoint_files
 from equigrad.models.classification.classifier import build_classifier
 from equigrad.sampling import RepeatFactorSampler
+from waiting import Reads
 
 
 def make_settings(**changes):
@@ -45,6 +46,31 @@ def run(fabric, folder, model=None, dataset=None, *, resume=False, evaluate=None
                 metrics = evaluate(evaluated, training.step)
             training.log_evaluation(metrics)
     return model, training.result
+
+
+def test_the_loop_reads_numbers_only_at_its_checks_and_for_the_log(fabric, tmp_path):
+    sampler = RepeatFactorSampler([0] * 64, drop_last=True)
+    rarely = {"log_every": 10, "checkpoint_every": 99, "evaluate_every": 9}
+    settings = make_settings(schedule=Schedule(epochs=3), max_grad_norm=1.0, ema=Ema(), **rarely)
+    seen = {}
+    with Training(
+        fabric, ToyModel(stochastic=False), NoisyVectors(), sampler, settings, tmp_path / "run", evaluates=False
+    ) as training:
+        training.check_every = 5  # as on an accelerator, where looking at a number waits
+
+        def observe(step):
+            # The loader draws its seeds on the host.
+            asked = [(file, function) for file, function in reads.functions if file != "engine/loading.py"]
+            seen[step] = {function for file, function in asked if file.startswith("engine/")}
+            reads.functions.clear()
+
+        training.progress.advance = observe  # called after every step, before its line of the log
+        with Reads() as reads:
+            training.run_to_evaluation()
+    checks, lines = {5, 10, 15, 20, 24}, {11, 21}  # a line of the log is seen after the step that follows it
+    assert {step for step, functions in seen.items() if "LossMonitor.alarm" in functions} == checks
+    assert {step for step, functions in seen.items() if functions - {"LossMonitor.alarm"}} == lines
+    assert seen[11] == {"Training._log", "tail_and_head_ratio"}
 
 
 def weights(model):

@@ -84,7 +84,8 @@ class Learner:
         counts = [self.model.num_counted(targets) for _, targets in batches]
         if None in counts:
             return {}
-        total = torch.tensor(sum(filter(None, counts)), dtype=torch.float64, device=self.fabric.device)
+        # Not `torch.tensor`, which copies from the host and waits.
+        total = torch.full((), sum(filter(None, counts)), dtype=torch.float64, device=self.fabric.device)
         return {"normalizer": sum_over_ranks(total).clamp(min=1) / num_parts}
 
     def gradient_exchange(self, is_last: bool) -> AbstractContextManager[Any]:

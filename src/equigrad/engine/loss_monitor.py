@@ -46,7 +46,8 @@ class LossMonitor:
 
     def means(self) -> dict[str, float]:
         """Mean of every loss since the last call."""
-        means = {name: loss.item() / self.count for name, loss in self.sums.items()}
+        sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
+        means = {name: total / self.count for name, total in zip(self.sums, sums, strict=True)}
         self.sums, self.count = {}, 0
         return means
 

@@ -223,7 +223,7 @@ def divisor_of(
         if reduction == "sum":
             return None
         if labels.shape == logits.shape:  # one number for each logit: every sample counts
-            return torch.tensor(logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
+            return torch.full((), logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
         return (labels != IGNORE).sum(dtype=torch.float64)
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
@@ -234,7 +234,8 @@ def divisor_of(
     elif isinstance(normalizer, bool) or not isinstance(normalizer, int | float):
         raise TypeError(f"normalizer must be a number, got {type(normalizer).__name__}")
     else:
-        value = torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
+        # Not `torch.tensor`, which copies from the host and waits for the device.
+        value = torch.full((), float(normalizer), dtype=torch.float64, device=logits.device)
     message = "normalizer must be finite and > 0"
     if torch.compiler.is_compiling():
         return value

@@ -11,7 +11,7 @@ from equigrad.models.detection.box_coders import LARGEST_GROWTH, CentreCoder, De
 
 CODERS = {
     "deltas": DeltaCoder(),
-    "scaled deltas": DeltaCoder(std=(0.1, 0.1, 0.2, 0.2)),
+    "scaled deltas": DeltaCoder(std=(0.1, 0.2)),
     "legacy deltas": DeltaCoder(legacy_pixels=True),
     "distances": DistanceCoder(),
     "distances in pixels": DistanceCoder(in_strides=False),

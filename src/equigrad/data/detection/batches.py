@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from equigrad.data.detection.geometry import Item, Target, paste, size_of
+from equigrad.data.detection.object_masks import ObjectMasks
 
 Batch = tuple[Tensor, list[Target]]
 
@@ -15,7 +16,8 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
     """Images (B, 3, H, W) of uint8, padded at the right and the bottom, and a list of targets of plain tensors.
 
     Each target gets `image_size`, the height and width without padding, unless a transform has set it already. Masks
-    keep the size of their image. Numbers become tensors; other values stay as they are.
+    become `ObjectMasks` of the size of their image. Numbers and other values stay as they are: as tensors they would go
+    to the device, and reading them there would make the host wait.
 
     Args:
         items: images with their targets.
@@ -30,12 +32,13 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
     for canvas, (image, _) in zip(images, items, strict=True):
         paste(canvas, image.as_subclass(Tensor), 0, 0)
     targets = [{"image_size": size} | target for (_, target), size in zip(items, sizes, strict=True)]
-    return images, [{name: _plain(value) for name, value in target.items()} for target in targets]
+    return images, [{name: _plain(name, value) for name, value in target.items()} for target in targets]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        # A view would send its whole storage from the worker to the training process.
-        return value.as_subclass(Tensor).contiguous()
-    parts = value if isinstance(value, tuple) else (value,)
-    return torch.tensor(value) if all(isinstance(part, int | float) for part in parts) else value
+def _plain(name: str, value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if name == "masks":
+        return ObjectMasks.of(value.as_subclass(Tensor))
+    # A view would send its whole storage from the worker to the training process.
+    return value.as_subclass(Tensor).clone()

@@ -43,6 +43,7 @@ class AnchorGrid:
         self.centre_offset = centre_offset
         self.legacy_pixels = legacy_pixels
         self._latest: tuple[object, list[Tensor]] | None = None
+        self._shapes: dict[torch.device, list[Tensor]] = {}
 
     @property
     def num_anchors(self) -> int:
@@ -61,17 +62,27 @@ class AnchorGrid:
         """
         if len(feature_sizes) != len(self.strides):
             raise ValueError(f"expected feature sizes of {len(self.strides)} levels, got {len(feature_sizes)}")
-        key = (tuple(map(tuple, feature_sizes)), str(device), dtype)
+        device = torch.get_default_device() if device is None else torch.device(device)
+        key = (tuple(map(tuple, feature_sizes)), device, dtype)
         if self._latest is None or self._latest[0] != key:
-            levels = zip(self.strides, feature_sizes, strict=True)
+            # Where they are used: a copy from the host would wait for the device whenever the size of a batch changes.
+            made_on = torch.device("cpu") if device.type == "mps" else device  # Apple's GPUs have no float64
+            levels = zip(self.strides, feature_sizes, self._shapes_on(made_on), strict=True)
             self._latest = key, [self._level(*level).to(device, dtype) for level in levels]
         return self._latest[1]
 
-    def _level(self, stride: int, size: tuple[int, int]) -> Tensor:
-        y, x = ((torch.arange(length, dtype=torch.float64) + self.centre_offset) * stride for length in size)
+    def _level(self, stride: int, size: tuple[int, int], shapes: Tensor) -> Tensor:
+        steps = (torch.arange(length, dtype=torch.float64, device=shapes.device) for length in size)
+        y, x = ((step + self.centre_offset) * stride for step in steps)
         centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)  # (H, W, 2)
         cells = torch.cat([centres, centres], -1)[:, :, None]  # (H, W, 1, 4)
-        return (cells + self._around_centre(stride)).reshape(-1, 4)
+        return (cells + shapes).reshape(-1, 4)
+
+    def _shapes_on(self, device: torch.device) -> list[Tensor]:
+        """Anchors (A, 4) of a cell of each level, relative to its centre; copied to a device once."""
+        if device not in self._shapes:
+            self._shapes[device] = [self._around_centre(stride).to(device) for stride in self.strides]
+        return self._shapes[device]
 
     def _around_centre(self, stride: int) -> Tensor:
         """Anchors (A, 4) of a cell, relative to their centre."""

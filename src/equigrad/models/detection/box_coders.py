@@ -21,13 +21,11 @@ class DeltaCoder:
     """(dx / w, dy / h, log w'/w, log h'/h) from an anchor, divided by `std`.
 
     Args:
-        std: standard deviations of the four values; the published detectors use 1.
+        std: standard deviations of the two shifts and of the two logarithms; the published one-stage detectors use 1.
         legacy_pixels: a box ends on pixel x2 (see `boxes`).
     """
 
-    def __init__(
-        self, std: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0), *, legacy_pixels: bool = False
-    ) -> None:
+    def __init__(self, std: tuple[float, float] = (1.0, 1.0), *, legacy_pixels: bool = False) -> None:
         self.std = std
         self.legacy_pixels = legacy_pixels
 
@@ -37,15 +35,14 @@ class DeltaCoder:
         box_start, box_size = self._start_and_size(boxes)
         shift = (box_start + box_size / 2 - start - size / 2) / size
         growth = (box_size.clamp(min=SMALLEST_SIDE) / size).log()
-        return torch.cat([shift, growth], -1) / boxes.new_tensor(self.std)
+        return torch.cat([shift / self.std[0], growth / self.std[1]], -1)
 
     def decode(self, references: Tensor, values: Tensor) -> Tensor:
         """Boxes (..., 4) of values (..., 4) predicted at anchors (..., 4)."""
-        values = at_least_float32(values)
+        shift, growth = at_least_float32(values).chunk(2, -1)
         start, size = self._start_and_size(references)
-        shift, growth = (values * values.new_tensor(self.std)).chunk(2, -1)
-        centre = start + size / 2 + shift * size
-        half = size * growth.clamp(max=LARGEST_GROWTH).exp() / 2
+        centre = start + size / 2 + shift * self.std[0] * size
+        half = size * (growth * self.std[1]).clamp(max=LARGEST_GROWTH).exp() / 2
         return torch.cat([centre - half, centre + half - float(self.legacy_pixels)], -1)
 
     def _start_and_size(self, boxes: Tensor) -> tuple[Tensor, Tensor]:

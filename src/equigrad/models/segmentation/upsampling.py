@@ -35,16 +35,17 @@ def row_tiles(maps: Tensor, size: tuple[int, int], max_elements: int = MAX_ELEME
     num_images, num_maps, num_rows, _ = maps.shape
     height, width = size
     tile_rows = max(1, max_elements // max(1, num_images * num_maps * width))
-    centres = (torch.arange(height, dtype=torch.float64) + 0.5) * (num_rows / height) - 0.5
+    scale = num_rows / height
+    # Computed on both sides: the host needs the ends of a band, and a copy of the rest would wait for the device.
+    centres = (torch.arange(height, dtype=torch.float64, device=maps.device) + 0.5) * scale - 0.5
     centres.clamp_(0, num_rows - 1)
     for start in range(0, height, tile_rows):
         rows = slice(start, min(start + tile_rows, height))
         above = centres[rows].floor().long()
         below = (above + 1).clamp(max=num_rows - 1)
-        first = int(above[0])
-        weight = (centres[rows] - above).unsqueeze(1).to(maps.device)
-        band = slice(first, int(below[-1]) + 1)
-        yield RowTile(rows, band, (above - first).to(maps.device), (below - first).to(maps.device), weight)
+        first, last = (int(min(max((row + 0.5) * scale - 0.5, 0), num_rows - 1)) for row in (start, rows.stop - 1))
+        band = slice(first, min(last + 1, num_rows - 1) + 1)
+        yield RowTile(rows, band, above - first, below - first, (centres[rows] - above).unsqueeze(1))
 
 
 def upsample(band: Tensor, tile: RowTile, width: int) -> Tensor:

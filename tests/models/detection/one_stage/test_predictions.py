@@ -54,7 +54,7 @@ def test_logits_are_found_by_the_index_of_an_anchor():
     anchors = AnchorGrid((8, 16, 32), (3, 4))(SIZES)
     predictions = image_predictions(levels, anchors, DeltaCoder())[1]
     everything = join([level.logits for level in levels], 3)[1]
-    indices = torch.tensor([33, 0, 25, 7, 24, 23])
+    indices = torch.tensor([0, 7, 23, 24, 25, 33])
     assert torch.equal(predictions.logits_at(indices), everything[indices])
     assert predictions.logits_at(torch.empty(0, dtype=torch.int64)).shape == (0, 3)
 

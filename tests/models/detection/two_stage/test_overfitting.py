@@ -35,7 +35,7 @@ def make_model(num_classes):
 
 
 def to_original_image(prediction, target):
-    original, shown = (target[name].flip(0).repeat(2) for name in ("original_size", "image_size"))
+    original, shown = (torch.tensor(target[name]).flip(0).repeat(2) for name in ("original_size", "image_size"))
     boxes = prediction["boxes"] * original / shown
     return prediction | {
         "boxes": boxes,

@@ -139,8 +139,8 @@ def test_statistics_of_the_loss_are_saved_with_the_model():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": torch.tensor([0, NUM_CLASSES])}, "labels must be in 0 ... 4, got 0 ... 5"),
-        ({"labels": torch.tensor([0, -1])}, "labels must be in 0 ... 4, got -1 ... "),
+        ({"labels": torch.tensor([0, NUM_CLASSES])}, "labels must be in 0 ... 4, got 5"),
+        ({"labels": torch.tensor([0, -1])}, "labels must be in 0 ... 4, got -1"),
         ({"boxes": torch.tensor([[0.0, 0, 5, 5], [3, 3, 3, 9]])}, r"x1 < x2 and y1 < y2, got \[3.0, 3.0, 3.0, 9.0\]"),
     ],
 )

@@ -47,8 +47,9 @@ class ATSSAssigner:
         spread = overlaps.std(1, correction=min(1, overlaps.shape[1] - 1))
         threshold = overlaps.mean(1) + spread
         claims = (overlaps >= threshold[:, None]) & (margins(centres(anchors[candidates]), boxes[:, None]) > INSIDE)
-        objects = claims.nonzero()[:, 0]
-        return assign(settle_claims(candidates[claims], objects, overlaps[claims], len(anchors)), labels)
+        objects = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(candidates)
+        scores = overlaps.masked_fill(~claims, -torch.inf)
+        return assign(settle_claims(candidates.flatten(), objects.flatten(), scores.flatten(), len(anchors)), labels)
 
     def _candidates(self, anchors_per_level: Sequence[Tensor], boxes: Tensor) -> Tensor:
         """Indices (G, K), among all anchors, of the candidates of every object."""

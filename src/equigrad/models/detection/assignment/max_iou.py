@@ -34,10 +34,11 @@ class Assignment(NamedTuple):
 
 def assign(matched: Tensor, labels: Tensor) -> Assignment:
     """Assignment of anchors matched (P,) with objects of labels (G,); those with -1 are background."""
-    assigned = torch.full_like(matched, BACKGROUND)
-    has_object = matched >= 0
-    assigned[has_object] = labels[matched[has_object]].to(assigned.dtype)
-    return Assignment(assigned, matched)
+    if not len(labels):
+        return Assignment(torch.full_like(matched, BACKGROUND), matched)
+    # Looked up for all anchors: choosing those with an object would make the host wait for the device.
+    looked_up = labels.to(matched.dtype)[matched.clamp(min=0)]
+    return Assignment(looked_up.masked_fill_(matched < 0, BACKGROUND), matched)
 
 
 def all_background(num_anchors: int, labels: Tensor) -> Assignment:
@@ -60,13 +61,14 @@ def settle_claims(anchors: Tensor, objects: Tensor, scores: Tensor, num_anchors:
     Args:
         anchors: (K,) claimed anchor of each claim.
         objects: (K,) object that claims it; the lowest wins where scores are equal.
-        scores: (K,) how well they fit.
+        scores: (K,) how well they fit; -inf withdraws a claim, so that none has to be filtered out before.
         num_anchors: P.
     """
     best = scores.new_full((num_anchors,), -torch.inf).scatter_reduce(0, anchors, scores, "amax")
-    wins = scores == best[anchors]
+    wins = (scores == best[anchors]) & (scores > -torch.inf)
     nobody = torch.iinfo(objects.dtype).max
-    matched = objects.new_full((num_anchors,), nobody).scatter_reduce(0, anchors[wins], objects[wins], "amin")
+    winners = objects.masked_fill(~wins, nobody)
+    matched = objects.new_full((num_anchors,), nobody).scatter_reduce(0, anchors, winners, "amin")
     return matched.masked_fill(matched == nobody, -1)
 
 
@@ -116,9 +118,10 @@ class MaxIoUAssigner:
             return all_background(len(anchors), labels)
         best, matched, highest = self._best_matches(anchors, boxes)
         is_positive = best >= self.positive
-        missed = highest < self.positive  # of the other objects the best anchor is positive already
-        if self.low_quality and missed.any():
-            is_positive |= self._reach(anchors, boxes[missed], highest[missed])
+        if self.low_quality:
+            missed = (highest < self.positive).nonzero()[:, 0]  # of the others the best anchor is positive already
+            if len(missed):
+                is_positive |= self._reach(anchors, boxes[missed], highest[missed])
         assignment = assign(matched.masked_fill(~is_positive, -1), labels)
         assignment.labels.masked_fill_(~is_positive & (best >= self.negative), IGNORE)
         return assignment

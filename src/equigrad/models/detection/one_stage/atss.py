@@ -42,7 +42,7 @@ def atss(
         atss_head(pyramid, scores.num_logits(num_classes), prior),
         AnchorGrid(pyramid_shape(pyramid).strides, (8,)),
         ATSSAssigner(CELLS),
-        DeltaCoder((0.1, 0.1, 0.2, 0.2)),
+        DeltaCoder((0.1, 0.2)),
         classification_loss,
         scores,
         box_losses={"box": OverlapLoss(generalized_iou_loss, weight=2.0, is_weighted=True)},

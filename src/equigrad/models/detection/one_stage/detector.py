@@ -15,6 +15,7 @@ Paths of parts, for `frozen` and for rules of the optimiser, are `pyramid`, `hea
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -153,13 +154,14 @@ class DenseDetector(nn.Module):
         anchors = self.anchors(outputs)
         assignments = self.assignments(outputs, anchors, targets)
         labels = torch.stack([assignment.labels for assignment in assignments])  # (B, P)
-        is_positive = labels >= 0
-        positives = self._positives(outputs, anchors, assignments, targets, is_positive)
+        # Asked for once: the host waits until the device has counted them.
+        rows = (labels >= 0).flatten().nonzero()[:, 0]  # of the positives, among B * P
+        positives = self._positives(outputs, anchors, assignments, targets, rows)
         quality = None if self.quality is None else self.quality.target(positives).detach()
         weights = torch.ones_like(positives.targets[:, 0]) if quality is None else quality  # (n,)
-        num_positive, sum_of_weights = average_over_ranks(torch.stack([is_positive.sum(), weights.sum()]))
+        num_positive, sum_of_weights = average_over_ranks(torch.stack([(labels >= 0).sum(), weights.sum()]))
 
-        level_targets = self._classification_targets(outputs, labels, positives)
+        level_targets = self._classification_targets(outputs, labels, positives, rows)
         level_losses = []
         # One batch: every level has the weights of earlier steps, and the statistics move once.
         with one_batch(self.classification_loss, joins=True):
@@ -173,7 +175,7 @@ class DenseDetector(nn.Module):
             each = loss(positives)
             losses[name] = (each * weights).sum() / sum_of_weights if loss.is_weighted else each.sum() / num_positive
         if self.quality is not None and quality is not None:
-            losses["quality"] = self._quality_loss(outputs, labels, quality, self.quality) / num_positive
+            losses["quality"] = self._quality_loss(outputs, labels, rows, quality, self.quality) / num_positive
         return {name: loss.float() for name, loss in losses.items()}
 
     def anchors(self, outputs: Sequence[LevelOutput]) -> list[Tensor]:
@@ -200,44 +202,43 @@ class DenseDetector(nn.Module):
         anchors: list[Tensor],
         assignments: Sequence[Assignment],
         targets: Sequence[Target],
-        is_positive: Tensor,
+        rows: Tensor,
     ) -> Positives:
-        values = join([output.boxes for output in outputs], 4)[is_positive]
-        references = torch.cat(anchors)[is_positive.nonzero()[:, 1]]
-        objects = torch.cat(
-            [
-                target["boxes"][assignment.matched[assignment.positives]]
-                for assignment, target in zip(assignments, targets, strict=True)
-            ]
-        )
+        values = join([output.boxes for output in outputs], 4).flatten(0, 1).index_select(0, rows)
+        references = torch.cat(anchors)
+        references = references[rows % len(references)]
+        boxes = [target["boxes"] for target in targets]
+        firsts = accumulate(map(len, boxes[:-1]), initial=0)  # index of the first object of each image
+        matched = torch.cat([each.matched + first for each, first in zip(assignments, firsts, strict=True)])
+        objects = torch.cat(boxes)[matched[rows]]
         return Positives(references, values, self.coder.decode(references, values), objects)
 
     def _classification_targets(
-        self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives
+        self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives, rows: Tensor
     ) -> list[tuple[Tensor, ...]]:
         """What the classification loss takes besides the logits of a level: labels, and quality where it wants it."""
         num_anchors = self.grid.num_anchors
-        is_positive = labels >= 0
         if not self.classifies_background:
             labels = labels.masked_fill(labels == BACKGROUND, IGNORE)
         level_labels = split(labels, outputs, num_anchors)
         if not self.with_quality:
             return [(level,) for level in level_labels]
-        quality = torch.zeros(labels.shape, dtype=positives.boxes.dtype, device=labels.device)
-        quality[is_positive] = iou_quality(positives, legacy_pixels=self.legacy_pixels).detach().clamp(0, 1)
+        overlaps = iou_quality(positives, legacy_pixels=self.legacy_pixels).detach().clamp(0, 1)
+        quality = overlaps.new_zeros(labels.numel()).index_copy_(0, rows, overlaps).view_as(labels)
         return list(zip(level_labels, split(quality, outputs, num_anchors), strict=True))
 
     def _quality_loss(
-        self, outputs: Sequence[LevelOutput], labels: Tensor, quality: Tensor, branch: QualityBranch
+        self, outputs: Sequence[LevelOutput], labels: Tensor, rows: Tensor, quality: Tensor, branch: QualityBranch
     ) -> Tensor:
         """Sum of the cross-entropy of the quality logits; the caller divides it."""
         logits = join_quality(outputs)
         if logits is None:
             raise ValueError("the head has no quality output, but the detector is to train one")
-        positive_logits = logits[labels >= 0].to(quality.dtype)
+        positive_logits = logits.flatten().index_select(0, rows).to(quality.dtype)
         loss = F.binary_cross_entropy_with_logits(positive_logits, quality, reduction="sum")
         if branch.on_background:
-            loss = loss + F.softplus(logits[labels == BACKGROUND].to(quality.dtype)).sum()
+            background = (labels == BACKGROUND).flatten().nonzero()[:, 0]
+            loss = loss + F.softplus(logits.flatten().index_select(0, background).to(quality.dtype)).sum()
         return branch.weight * loss
 
 

@@ -69,7 +69,7 @@ def paa(
         atss_head(pyramid, scores.num_logits(num_classes), prior),
         AnchorGrid(pyramid_shape(pyramid).strides, (8,)),
         CostAssigner(PAAAssigner(num_candidates=9, least_overlap=0.1)),
-        DeltaCoder((0.1, 0.1, 0.2, 0.2)),
+        DeltaCoder((0.1, 0.2)),
         classification_loss,
         scores,
         box_losses={"box": OverlapLoss(generalized_iou_loss, weight=BOX_WEIGHT, is_weighted=True)},

@@ -1,6 +1,7 @@
 """What a dense head predicts, in the order of its anchors: levels one after the other, each in (y, x, anchor) order."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 import torch
@@ -30,16 +31,15 @@ class ImagePredictions(NamedTuple):
     quality: Tensor | None  # (P,)  logits
 
     def logits_at(self, indices: Tensor) -> Tensor:
-        """Logits (n, K) of anchors (n,), given by their indices among the P."""
-        first, parts, order = 0, [], []
-        for logits, anchors in zip(self.logits, self.anchors, strict=True):
-            is_here = ((indices >= first) & (indices < first + len(anchors))).nonzero().flatten()
-            num_anchors = len(anchors) // logits[0].numel()
-            parts.append(anchor_logits(logits, indices[is_here] - first, num_anchors))
-            order.append(is_here)
-            first += len(anchors)
-        joined = torch.cat(parts)
-        return torch.empty_like(joined).index_copy_(0, torch.cat(order), joined)
+        """Logits (n, K) of anchors (n,), given by their indices among the P, in ascending order."""
+        ends = list(accumulate(len(anchors) for anchors in self.anchors))
+        num_before = torch.stack([(indices < end).sum() for end in ends]).tolist()
+        bounds = pairwise([0, *num_before])
+        parts = []
+        for logits, anchors, end, (start, stop) in zip(self.logits, self.anchors, ends, bounds, strict=True):
+            here = indices[start:stop] - (end - len(anchors))
+            parts.append(anchor_logits(logits, here, len(anchors) // logits[0].numel()))
+        return torch.cat(parts)
 
 
 def anchor_logits(logits: Tensor, indices: Tensor, num_anchors: int) -> Tensor:

@@ -3,7 +3,8 @@
 A RoI needs the mask of one category only, so of the 1203 masks of a head only that one is computed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,23 @@ PIXELS_AT_ONCE = 2**23
 
 ImageSizes = list[tuple[int, int]]
 """(Height, width) of each image."""
+
+
+class CompactMasks(Protocol):
+    """Masks of the objects of an image that are made dense only when a RoI needs them."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the image."""
+        ...
+
+    def dense(self, objects: Sequence[int]) -> Tensor:
+        """The masks (n, H, W) of the objects with these indices."""
+        ...
+
+
+Masks = Tensor | CompactMasks
+"""Masks of the G objects of an image, dense (G, H, W) or not."""
 
 
 class MaskPredictor(nn.Module):
@@ -90,10 +108,10 @@ class MaskBranch(nn.Module):
         self,
         features: Mapping[str, Tensor],
         positives: Sequence[RoISample],
-        masks: Sequence[Tensor],
+        masks: Sequence[Masks],
         image_sizes: ImageSizes,
     ) -> Tensor:
-        """Mean binary cross-entropy over the pixels of the positives; masks (G, H, W) of the objects of each image."""
+        """Mean binary cross-entropy over the pixels of the positives; masks of the objects of each image."""
         rois, labels, matched = (list(parts) for parts in zip(*positives, strict=True))
         logits = at_least_float32(self(features, rois, labels, image_sizes))
         wanted = torch.cat([mask_targets(*parts, logits.shape[-1]) for parts in zip(masks, rois, matched, strict=True)])
@@ -110,22 +128,37 @@ class MaskBranch(nn.Module):
 
 
 @torch.no_grad()
-def mask_targets(masks: Tensor, rois: Tensor, matched: Tensor, size: int) -> Tensor:
+def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int) -> Tensor:
     """The part of its object's mask inside each RoI: (P, size, size) in [0, 1].
 
     Args:
-        masks: of the objects, (G, H, W).
+        masks: of the G objects.
         rois: (P, 4).
         matched: index of the object of each RoI, (P,).
         size: of the result.
     """
     targets = rois.new_zeros((len(rois), size, size))
-    step = max(1, PIXELS_AT_ONCE // max(1, masks[:1].numel()))
-    for first in range(0, len(masks), step):
-        is_here = (matched >= first) & (matched < first + step)
-        indexed_rois = torch.cat([(matched[is_here] - first).to(rois)[:, None], rois[is_here]], 1)
-        targets[is_here] = roi_align(masks[first : first + step, None].to(rois), indexed_rois, size)[:, 0]
+    # Objects that no RoI asks for stay as they are stored.
+    objects, positions, counts = torch.unique(matched, return_inverse=True, return_counts=True)
+    wanted = torch.stack([objects, counts]).T.tolist()
+    by_object = positions.argsort(stable=True)
+    done = 0
+    for first, block in _blocks(masks, [index for index, _ in wanted]):
+        num_rois = sum(count for _, count in wanted[first : first + len(block)])
+        rows = by_object[done : done + num_rois]
+        indexed_rois = torch.cat([(positions[rows] - first).to(rois)[:, None], rois[rows]], 1)
+        targets[rows] = roi_align(block[:, None].to(rois), indexed_rois, size)[:, 0]
+        done += num_rois
     return targets
+
+
+def _blocks(masks: Masks, objects: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
+    """Dense masks (n, H, W) of the objects, some at a time, with the position of the first."""
+    height, width = masks.shape[1:] if isinstance(masks, Tensor) else masks.size
+    step = max(1, PIXELS_AT_ONCE // max(1, height * width))
+    for first in range(0, len(objects), step):
+        block = objects[first : first + step]
+        yield first, torch.stack([masks[index] for index in block]) if isinstance(masks, Tensor) else masks.dense(block)
 
 
 @torch.no_grad()

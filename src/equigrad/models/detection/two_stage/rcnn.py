@@ -53,7 +53,7 @@ class RCNN(nn.Module):
         Args:
             images: (B, 3, H, W), padded.
             targets: of each image `image_size`, height and width without padding; in training also `boxes` (G, 4),
-                `labels` (G,) and, for masks, `masks` (G, h, w).
+                `labels` (G,) and, for masks, `masks`, dense (G, h, w) or `CompactMasks`.
         """
         if self.training and targets is None:
             raise ValueError("training needs targets; call eval() for predictions")
@@ -78,13 +78,10 @@ class RCNN(nn.Module):
             raise ValueError("targets must have masks to train a mask branch")
         boxes = torch.cat([target["boxes"] for target in targets])
         labels = torch.cat([target["labels"] for target in targets])
-        if bool((boxes[:, 2:] <= boxes[:, :2]).any()):
-            flat = boxes[(boxes[:, 2:] <= boxes[:, :2]).any(1)][0].tolist()
-            raise ValueError(f"boxes must be x1, y1, x2, y2 with x1 < x2 and y1 < y2, got {flat}")
+        has_area = (boxes[:, 2:] > boxes[:, :2]).all(1)
+        _require(has_area, boxes, "boxes must be x1, y1, x2, y2 with x1 < x2 and y1 < y2")
         num_classes = self.roi_heads.num_classes
-        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-            found = f"{int(labels.min())} ... {int(labels.max())}"
-            raise ValueError(f"labels must be in 0 ... {num_classes - 1}, got {found}")
+        _require((labels >= 0) & (labels < num_classes), labels, f"labels must be in 0 ... {num_classes - 1}")
 
 
 def faster_rcnn(
@@ -164,6 +161,14 @@ def roi_levels(strides: Sequence[int]) -> list[str]:
     if not names:
         raise ValueError(f"pyramid must have a level of stride {COARSEST_ROI_STRIDE} or less, got strides {strides}")
     return names
+
+
+def _require(is_allowed: Tensor, values: Tensor, message: str) -> None:
+    """Refuse rows (n,) of values: at once on the CPU, by an assertion on a GPU, where reading them back would wait."""
+    if is_allowed.is_cuda:
+        torch._assert_async(is_allowed.all(), message)
+    elif not is_allowed.all():
+        raise ValueError(f"{message}, got {values[~is_allowed][0].tolist()}")
 
 
 def _size(target: Target, padded: tuple[int, int]) -> tuple[int, int]:

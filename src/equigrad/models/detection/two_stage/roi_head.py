@@ -26,7 +26,7 @@ Target = Mapping[str, Any]
 MakeClassifier = Callable[[int, int], nn.Module]
 """From features and columns to the layer: `RoIClassifier`, or a `partial` of it or of `CosineClassifier`."""
 
-CODER = DeltaCoder(std=(0.1, 0.1, 0.2, 0.2))
+CODER = DeltaCoder((0.1, 0.2))
 
 
 class RoIClassifier(nn.Linear):
@@ -157,6 +157,7 @@ class RoIHead(nn.Module):
             self.sampler(boxes, target["boxes"], target["labels"])
             for boxes, target in zip(proposals, targets, strict=True)
         ]
+        positives = [sample.positives() for sample in samples]
         vectors = self._roi_features(features, [sample.boxes for sample in samples], image_sizes)
         labels = torch.cat([sample.labels for sample in samples])
         if self.background_column is not None:
@@ -165,10 +166,9 @@ class RoIHead(nn.Module):
         logits = self.box_predictor.cls_score(vectors)
         losses = {
             "classification": self.classification_loss(logits, labels, normalizer=normalizer),
-            "box": self._box_loss(vectors, samples, targets),
+            "box": self._box_loss(vectors, samples, positives, targets),
         }
         if self.mask_branch is not None:
-            positives = [sample.positives() for sample in samples]
             masks = [target["masks"] for target in targets]
             losses["mask"] = self.mask_branch.loss(features, positives, masks, image_sizes)
         return losses
@@ -203,11 +203,16 @@ class RoIHead(nn.Module):
         vectors: Tensor = self.box_head(self.box_roi_pool(features, rois, image_sizes))
         return vectors
 
-    def _box_loss(self, vectors: Tensor, samples: Sequence[RoISample], targets: Sequence[Target]) -> Tensor:
+    def _box_loss(
+        self,
+        vectors: Tensor,
+        samples: Sequence[RoISample],
+        positives: Sequence[RoISample],
+        targets: Sequence[Target],
+    ) -> Tensor:
         labels = torch.cat([sample.labels for sample in samples])
         rows = (labels >= 0).nonzero()[:, 0]
         values = at_least_float32(self.box_predictor.box_values(vectors, rows, labels[rows]))
-        positives = [sample.positives() for sample in samples]
         objects = [target["boxes"][each.matched] for each, target in zip(positives, targets, strict=True)]
         wanted = CODER.encode(torch.cat([each.boxes for each in positives]), torch.cat(objects))
         loss = F.smooth_l1_loss(values, wanted.to(values.dtype), beta=self.box_beta, reduction="sum")

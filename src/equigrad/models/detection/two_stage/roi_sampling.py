@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.labels import BACKGROUND
+from equigrad.models.detection.assignment.max_iou import assign
 from equigrad.models.detection.boxes import pairwise_iou
 
 
@@ -19,8 +19,8 @@ class RoISample(NamedTuple):
 
     def positives(self) -> "RoISample":
         """The RoIs that have a category."""
-        is_positive = self.matched >= 0
-        return RoISample(self.boxes[is_positive], self.labels[is_positive], self.matched[is_positive])
+        rows = (self.matched >= 0).nonzero()[:, 0]
+        return RoISample(self.boxes[rows], self.labels[rows], self.matched[rows])
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,8 @@ class RoISampler:
         positive = _sample(matched >= 0, most)
         negative = _sample(matched < 0, self.num_rois - len(positive))
         chosen = torch.cat([positive, negative]).sort().values
-        matched = matched[chosen]
-        is_positive = matched >= 0
-        chosen_labels = torch.full_like(matched, BACKGROUND)
-        chosen_labels[is_positive] = labels[matched[is_positive]]
-        return RoISample(candidates[chosen], chosen_labels, matched)
+        labels, matched = assign(matched[chosen], labels)
+        return RoISample(candidates[chosen], labels, matched)
 
     def _match(self, candidates: Tensor, boxes: Tensor) -> Tensor:
         if not len(boxes):
