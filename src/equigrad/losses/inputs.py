@@ -218,7 +218,7 @@ def divisor_of(
         if reduction == "sum":
             return None
         if labels.shape == logits.shape:  # one number for each logit: every sample counts
-            return torch.tensor(logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
+            return torch.full((), logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
         return (labels != IGNORE).sum(dtype=torch.float64)
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
@@ -229,7 +229,8 @@ def divisor_of(
     elif isinstance(normalizer, bool) or not isinstance(normalizer, int | float):
         raise TypeError(f"normalizer must be a number, got {type(normalizer).__name__}")
     else:
-        value = torch.tensor(float(normalizer), dtype=torch.float64, device=logits.device)
+        # Filled on the device: to copy a number there, the host would wait.
+        value = torch.full((), normalizer, dtype=torch.float64, device=logits.device)
     message = "normalizer must be finite and > 0"
     if torch.compiler.is_compiling():
         return value

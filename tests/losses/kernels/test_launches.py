@@ -2,8 +2,13 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from benchmarks.launches import OURS, count
+from equigrad.losses.kernels import launch
+from losses.all_losses import CASES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -20,3 +25,38 @@ def test_the_plain_device_path_launches_a_bounded_number(monkeypatch, name):
     monkeypatch.setenv("EQUIGRAD_KERNELS", "torch")
     assert count(name, (4, 150, 512, 512)).forward < 400
     assert count(name, (4, 150, 2048, 2048)).forward < 400
+
+
+class HostCopies(TorchDispatchMode):
+    """Lists copies between host and device: for each of them the host waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        result = operation(*arguments, **(options or {}))
+        tensors = [value for value in tree_leaves((arguments, options, result)) if isinstance(value, torch.Tensor)]
+        if "copy" in operation.name() and len({tensor.device.type for tensor in tensors}) == 2:
+            self.found.append(operation.name())
+        return result
+
+
+# Fake tensors can neither be drawn with a generator of the host nor be handed to `torch.autograd.grad`.
+FAKEABLE = [name for name in CASES if name not in ("federated", "BAGS", "DIVE")]
+
+
+@pytest.mark.parametrize("options", [{}, {"normalizer": 3.0}])
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+@pytest.mark.parametrize("name", FAKEABLE)
+def test_a_loss_copies_nothing_between_host_and_device(monkeypatch, name, kernels, options):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", kernels)
+    loss, batch = CASES[name].build(), CASES[name].batch(dtype=torch.float32)
+    with FakeTensorMode(), launch.collected():
+        for module in loss.modules():
+            for buffer_name, buffer in module.named_buffers(recurse=False):
+                setattr(module, buffer_name, torch.empty(buffer.shape, dtype=buffer.dtype, device="cuda"))
+        logits, *others = (torch.empty(value.shape, dtype=value.dtype, device="cuda") for value in batch)
+        with HostCopies() as copies:
+            loss(logits.requires_grad_(), *others, **options)
+    assert copies.found == []
