@@ -60,3 +60,22 @@ def test_a_loss_copies_nothing_between_host_and_device(monkeypatch, name, kernel
         with HostCopies() as copies:
             loss(logits.requires_grad_(), *others, **options)
     assert copies.found == []
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "error"), [(torch.ones(2), "got a Tensor of shape"), (True, "got bool"), ("3", "got str")]
+)
+def test_a_normalizer_that_is_not_one_number_is_refused_before_a_launch(normalizer, error):
+    with FakeTensorMode(), torch.device("cuda"), launch.collected() as launches:
+        loss, logits = OURS["SigmoidEqualizationLoss"](5), torch.empty(3, 5, requires_grad=True)
+        with pytest.raises((TypeError, ValueError), match=error):
+            loss(logits, torch.zeros(3, dtype=torch.int64), normalizer=normalizer)
+    assert not any("normalizer" in one.arguments for one in launches)
+
+
+def test_a_normalizer_on_the_host_is_moved_to_the_device():
+    with FakeTensorMode(), launch.collected() as launches:
+        loss, logits = OURS["SigmoidEqualizationLoss"](5).to("cuda"), torch.empty(3, 5, device="cuda")
+        loss(logits.requires_grad_(), torch.zeros(3, dtype=torch.int64, device="cuda"), normalizer=torch.ones(()))
+    (normalizer,) = (one.arguments["normalizer"] for one in launches if "normalizer" in one.arguments)
+    assert normalizer.device.type == "cuda"
