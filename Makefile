@@ -10,7 +10,7 @@ QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py 
 INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo lint quick quick-tests quick-pythons test benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test test-gpu benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -40,6 +40,10 @@ quick-pythons:
 
 test: lint
 	$(PYTEST) --durations=10
+
+# For whoever has a CUDA or ROCm device. One process: tests look at the peak of its memory.
+test-gpu: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m gpu -r s tests/gpu
 
 benchmark: $(VENV)/dev.done
 	$(BIN)/python benchmarks/losses.py

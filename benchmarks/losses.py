@@ -25,7 +25,7 @@ from torchvision.ops import sigmoid_focal_loss
 import equigrad
 
 SHAPES = ["1024x1204", "512x8142", "20000x1203", "100000x1203", "2x150x256x256", "512x100000"]
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+Step = Callable[..., Tensor]  # of logits, labels and quality
 
 
 def one_hot(logits: Tensor, labels: Tensor) -> Tensor:
@@ -108,12 +108,10 @@ def build(name: str, num_columns: int) -> nn.Module:
     return loss_class(num_columns)
 
 
-def run(
-    step: Step, logits: Tensor, labels: Tensor, quality: Tensor, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    logits.grad = None
+def run(step: Step, *batch: Tensor, clock: Callable[[], float] = time.perf_counter) -> float:
+    batch[0].grad = None
     start = clock()
-    step(logits, labels, quality).backward()
+    step(*batch).backward()
     return clock() - start
 
 
@@ -122,14 +120,14 @@ def resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def peak_memory(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
+def peak_memory(step: Step, *batch: Tensor) -> float:
     """Peak of the resident set during a step, in logits tensors. Linux only."""
-    logits.grad = None
+    batch[0].grad = None
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
     before = resident("VmRSS")
-    run(step, logits, labels, quality)
-    return (resident("VmHWM") - before) / (logits.numel() * logits.element_size())
+    run(step, *batch)
+    return (resident("VmHWM") - before) / batch[0].nbytes
 
 
 def measure(
@@ -143,12 +141,12 @@ def measure(
     table = {}
     for name, peer in pairs.items():
         step = ours(name, shape[1])
-        for warm_up in (step, peer):
-            run(warm_up, logits, labels, quality)
         batch = (logits, labels, quality)
-        times = [(run(step, *batch, clock), run(peer, *batch, clock)) for _ in range(repeats)]
+        for warm_up in (step, peer):
+            run(warm_up, *batch)
+        times = [(run(step, *batch, clock=clock), run(peer, *batch, clock=clock)) for _ in range(repeats)]
         mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-        memory = [peak_memory(each, logits, labels, quality) for each in (step, peer)]
+        memory = [peak_memory(each, *batch) for each in (step, peer)]
         table[name] = (mine * 1000, mine / theirs, *memory)
     return table
 

@@ -1,12 +1,12 @@
-"""A training step on a GPU, with fake tensors: few launches, and no look at a value that the device would have to send."""
+"""A training step on a GPU, with fake tensors: few launches, and nothing that waits for the device."""
 
 import pytest
 import torch
+from benchmarks.launches import OURS, count
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.launches import OURS, count
 from equigrad.losses.kernels import launch
 from losses.all_losses import CASES
 
