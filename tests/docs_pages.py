@@ -52,6 +52,8 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
     "benchmarks/glyphs.py": ["--objects", "12", "--categories", "3", "--choose", "3"],
+    "benchmarks/gpu.py": ["--device", "cpu", "--shapes", "8x10", "--repeats", "2", "--no-compile"],
+    "benchmarks/launches.py": ["--shapes", "8x10"],
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
