@@ -54,7 +54,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/glyphs.py": ["--objects", "12", "--categories", "3", "--choose", "3"],
     "benchmarks/gpu.py": ["--device", "cpu", "--shapes", "8x10", "--repeats", "2", "--no-compile"],
     "benchmarks/launches.py": ["--shapes", "8x10"],
-    "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001"],
+    "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001", "--no-compile"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
