@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000
 
-.PHONY: demo lint quick quick-tests quick-pythons test exactness fuzz faults benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test test-gpu exactness fuzz faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -43,6 +43,10 @@ quick-pythons:
 
 test: lint
 	$(PYTEST) --durations=10
+
+# For whoever has a CUDA or ROCm device. One process: tests look at the peak of its memory.
+test-gpu: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m gpu -r s tests/gpu
 
 # Ranks, micro-batches, precisions, wrappers and resumption against one process: measures the table of docs/exactness.md.
 exactness: $(VENV)/dev.done

@@ -1,21 +1,23 @@
-"""Time and memory of the losses against the plain eager loss they replace, as ratios in one process.
+"""Time and memory of the losses against the plain loss they replace, eager and compiled, as ratios in one process.
 
     python benchmarks/losses.py                     # the first table of benchmarks/README.md
     python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second, and docs/losses.md
 
-A row is forward + backward + statistics, float32. Ours and the peer take turns, so that a slow moment of the machine
-hits both; the ratio is that of the medians. `--cpu-time` counts the time of this process instead of wall-clock time,
-for one thread on a machine that others use too. Memory is the peak of the resident set above the logits, in logits
-tensors.
+A row is forward + backward + statistics, float32. Ours, the peer and `torch.compile` of the peer take turns, so that a
+slow moment of the machine hits all; the ratio is that of the medians. On a machine that others use too, `--cpu-time`
+counts the time of this process instead of wall-clock time, for one thread, and `--best` takes the fastest repeat
+instead of the median. `--no-compile` spares some ten seconds for each peer and shape. Memory is the peak of the
+resident set above the logits, in logits tensors.
 """
 
-import argparse
 import ctypes
 import math
 import statistics
 import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +27,7 @@ from torchvision.ops import sigmoid_focal_loss
 import equigrad
 
 SHAPES = ["1024x1204", "512x8142", "20000x1203", "100000x1203", "2x150x256x256", "512x100000"]
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+Step = Callable[..., Tensor]  # of logits, labels and quality
 
 
 def one_hot(logits: Tensor, labels: Tensor) -> Tensor:
@@ -108,12 +110,10 @@ def build(name: str, num_columns: int) -> nn.Module:
     return loss_class(num_columns)
 
 
-def run(
-    step: Step, logits: Tensor, labels: Tensor, quality: Tensor, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    logits.grad = None
+def run(step: Step, *batch: Tensor, clock: Callable[[], float] = time.perf_counter) -> float:
+    batch[0].grad = None
     start = clock()
-    step(logits, labels, quality).backward()
+    step(*batch).backward()
     return clock() - start
 
 
@@ -122,59 +122,70 @@ def resident(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def peak_memory(step: Step, logits: Tensor, labels: Tensor, quality: Tensor) -> float:
+def peak_memory(step: Step, *batch: Tensor) -> float:
     """Peak of the resident set during a step, in logits tensors. Linux only."""
-    logits.grad = None
+    batch[0].grad = None
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
     before = resident("VmRSS")
-    run(step, logits, labels, quality)
-    return (resident("VmHWM") - before) / (logits.numel() * logits.element_size())
+    run(step, *batch)
+    return (resident("VmHWM") - before) / batch[0].nbytes
+
+
+class Row(NamedTuple):
+    milliseconds: float
+    ratio: float  # to the eager peer
+    compiled_ratio: float  # to the compiled peer; NaN without
+    memory: float
+    peer_memory: float
 
 
 def measure(
-    pairs: dict[str, Step], shape: tuple[int, ...], repeats: int, clock: Callable[[], float]
-) -> dict[str, tuple[float, float, float, float]]:
+    pairs: dict[str, Step], shape: tuple[int, ...], repeats: int, clock: Callable[[], float], arguments: Namespace
+) -> dict[str, Row]:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(shape, generator=generator).mul_(2).sub_(4).requires_grad_()
     samples = (shape[0], *shape[2:])
     labels = torch.randint(max(1, shape[1] - 8), samples, generator=generator)
     quality = torch.rand(samples, generator=generator)
+    batch = (logits, labels, quality)
+    torch.compiler.reset()  # the compiler would go on with dynamic shapes, and with the number of threads it knows
+    compiled = {} if arguments.no_compile else {peer: torch.compile(peer) for peer in set(pairs.values())}
+    typical = min if arguments.best else statistics.median
     table = {}
     for name, peer in pairs.items():
-        step = ours(name, shape[1])
-        for warm_up in (step, peer):
-            run(warm_up, logits, labels, quality)
-        batch = (logits, labels, quality)
-        times = [(run(step, *batch, clock), run(peer, *batch, clock)) for _ in range(repeats)]
-        mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-        memory = [peak_memory(each, logits, labels, quality) for each in (step, peer)]
-        table[name] = (mine * 1000, mine / theirs, *memory)
+        steps = [ours(name, shape[1]), peer, *([compiled[peer]] if compiled else [])]
+        for step in steps:
+            run(step, *batch)
+        times = [[run(step, *batch, clock=clock) for step in steps] for _ in range(repeats)]
+        mine, *theirs = (typical(column) for column in zip(*times, strict=True))
+        ratios = [mine / peer_time for peer_time in theirs] + ([] if compiled else [math.nan])
+        table[name] = Row(mine * 1000, *ratios, *(peak_memory(step, *batch) for step in steps[:2]))
     return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="NxC or NxCxHxW")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--seconds", type=float, default=8.0, help="about how long to repeat each pair")
     parser.add_argument("--all", action="store_true", help="every loss, against plain cross-entropy or BCE")
     parser.add_argument("--cpu-time", action="store_true", help="time of this process, not of the clock on the wall")
+    parser.add_argument("--best", action="store_true", help="the fastest repeat, not the median")
+    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile of the peers")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     pairs = ALL if arguments.all else PAIRS
-    print("| shape | threads | loss | ms | time ratio | memory | memory of the peer |")
-    print("|---|---|---|---|---|---|---|")
+    print("| shape | threads | loss | ms | time ratio | to compiled | memory | memory of the peer |")
+    print("|---|---|---|---|---|---|---|---|")
     for threads in arguments.threads:
         torch.set_num_threads(threads)
         for text in arguments.shapes:
             shape = tuple(map(int, text.split("x")))
             repeats = max(3, min(30, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
-            for name, (ms, ratio, memory, peer_memory) in measure(pairs, shape, repeats, clock).items():
-                print(
-                    f"| {text} | {threads} | {name} | {ms:.1f} | {ratio:.2f} | {memory:.2f} | {peer_memory:.2f} |",
-                    flush=True,
-                )
+            for name, row in measure(pairs, shape, repeats, clock, arguments).items():
+                ratios = " | ".join(f"{ratio:.2f}" for ratio in row[1:])
+                print(f"| {text} | {threads} | {name} | {row.milliseconds:.1f} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":

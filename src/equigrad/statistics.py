@@ -175,9 +175,8 @@ class GradientStatistics(BatchedState):
         with nullcontext() if torch.compiler.is_compiling() else _adding:
             sums = torch.stack([self.positive, self.negative]).mul_(self.kept)
             for positive, negative, count in calls:
-                count = _as_number(count, sums.device)
                 # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
-                count = count.clamp(min=torch.finfo(torch.float64).tiny)
+                count = _count(count, sums).clamp(min=torch.finfo(torch.float64).tiny)
                 sums.addcdiv_(torch.stack([positive, negative]).double(), count, value=1 / micro_batches)
             is_finite = sums.isfinite().all()
             self.positive.copy_(torch.where(is_finite, sums[0], self.positive))
@@ -209,6 +208,14 @@ class GradientStatistics(BatchedState):
             self.skipped.zero_()
 
 
+def _count(divisor: Tensor | float | None, like: Tensor) -> Tensor:
+    """A divisor as a float64 tensor on the device of `like`; 1 if there is none."""
+    if isinstance(divisor, Tensor):
+        return divisor.to(like.device, torch.float64)
+    # Filled on the device: to copy a number there, the host would wait.
+    return torch.full((), 1 if divisor is None else divisor, dtype=torch.float64, device=like.device)
+
+
 def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     """Add up calls that share a divisor, the same object: that does not depend on values, so all ranks do the same."""
     groups: list[list[RecordedCall]] = []
@@ -230,20 +237,12 @@ def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     ]
 
 
-def _as_number(divisor: Tensor | float | None, device: torch.device) -> Tensor:
-    """What to divide by; a number is filled in on the device, because a copy from the host would wait for it."""
-    if isinstance(divisor, Tensor):
-        return divisor.to(device, torch.float64)
-    return torch.full((), 1 if divisor is None else divisor, dtype=torch.float64, device=device)
-
-
 def _joined_over_ranks(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     """The same calls summed over ranks, sums and divisors, in one collective of K (2C + 1) numbers."""
     num_classes = calls[0].positive.numel()
     rows = []
     for positive, negative, divisor in calls:
-        count = _as_number(divisor, positive.device)
-        rows.append(torch.cat([positive.double(), negative.double(), count.reshape(1)]))
+        rows.append(torch.cat([positive.double(), negative.double(), _count(divisor, positive).reshape(1)]))
     joined = sum_over_ranks(torch.stack(rows))
     return [
         RecordedCall(row[:num_classes], row[num_classes:-1], None if call.divisor is None else row[-1])

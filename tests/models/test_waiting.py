@@ -124,7 +124,10 @@ def test_everything_that_is_documented_waits(steps):
 
 @pytest.mark.parametrize(
     ("name", "values", "message"),
-    [("labels", torch.tensor([0, 99]), "labels must be in 0"), ("boxes", torch.tensor([[3.0, 3, 3, 9]] * 2), "x1 < x2")],
+    [
+        ("labels", torch.tensor([0, 99]), "labels must be in 0"),
+        ("boxes", torch.tensor([[3.0, 3, 3, 9]] * 2), "x1 < x2"),
+    ],
 )
 def test_wrong_targets_are_refused_by_an_assertion_on_the_device(name, values, message):
     model, images, targets = two_stage_detector("cross-entropy")

@@ -107,9 +107,10 @@ class BlockwisePass:
 
     def vector(self, value: PerCategory) -> Tensor:
         """One number for each category, float64, in a shape that broadcasts against a block."""
-        if not isinstance(value, Tensor):  # filled in on the device: a copy from the host would wait for it
-            value = torch.full((), value, dtype=torch.float64, device=self.flat.device)
-        vector = value.detach().to(self.flat.device, torch.float64).expand(self.num_classes)
+        if isinstance(value, Tensor):
+            vector = value.detach().to(self.flat.device, torch.float64).expand(self.num_classes)
+        else:  # filled on the device: to copy a number there, the host would wait
+            vector = torch.full((self.num_classes,), value, dtype=torch.float64, device=self.flat.device)
         return vector.view(1, -1) if self.is_rows else vector.view(1, -1, 1)
 
     def blocks(self, num_temporaries: int = 0, *, num_samples: int | None = None) -> list[Block]:

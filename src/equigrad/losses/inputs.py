@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 import torch
 from torch import Tensor
@@ -209,6 +209,13 @@ def check_values(allowed: Tensor, values: Tensor, message: str) -> None:
         raise ValueError(f"{message}; got {values.flatten()[first].item()} at flat index {first}")
 
 
+def refuse_normalizer(normalizer: object) -> NoReturn:
+    """Say why a normalizer is not one number."""
+    if isinstance(normalizer, Tensor):
+        raise ValueError(f"normalizer must be one number, got a Tensor of shape {tuple(normalizer.shape)}")
+    raise TypeError(f"normalizer must be a number, got {type(normalizer).__name__}")
+
+
 def divisor_of(
     logits: Tensor, labels: Tensor, reduction: FusedReduction, normalizer: float | Tensor | None
 ) -> Tensor | None:
@@ -225,17 +232,15 @@ def divisor_of(
         if labels.shape == logits.shape:  # one number for each logit: every sample counts
             return torch.full((), logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
         return (labels != IGNORE).sum(dtype=torch.float64)
-    if isinstance(normalizer, Tensor):
-        if normalizer.numel() != 1:
-            raise ValueError(f"normalizer must be one number, got a Tensor of shape {tuple(normalizer.shape)}")
+    if isinstance(normalizer, Tensor) and normalizer.numel() == 1:
         value = normalizer.detach() if normalizer.requires_grad else normalizer
         value = value.to(logits.device, torch.float64)
         value = value.reshape(()) if value.dim() else value
-    elif isinstance(normalizer, bool) or not isinstance(normalizer, int | float):
-        raise TypeError(f"normalizer must be a number, got {type(normalizer).__name__}")
+    elif isinstance(normalizer, int | float) and not isinstance(normalizer, bool):
+        # Filled on the device: to copy a number there, the host would wait.
+        value = torch.full((), normalizer, dtype=torch.float64, device=logits.device)
     else:
-        # Not `torch.tensor`, which copies from the host and waits for the device.
-        value = torch.full((), float(normalizer), dtype=torch.float64, device=logits.device)
+        refuse_normalizer(normalizer)
     message = "normalizer must be finite and > 0"
     if torch.compiler.is_compiling():
         return value

@@ -32,7 +32,9 @@ class SeededUniform(nn.Module):
         # The CPU generator uses 32 bits of a seed.
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + int(self.num_calls)) % 2**32)
         self.num_calls += 1
-        return torch.rand(shape, generator=generator).to(device)
+        # From pinned memory the copy is asynchronous: the host does not wait for a GPU.
+        numbers = torch.rand(shape, generator=generator, pin_memory=device.type == "cuda")
+        return numbers.to(device, non_blocking=True)
 
     def get_extra_state(self) -> Tensor:
         """The number of calls so far, for `state_dict`."""

@@ -1,8 +1,14 @@
-"""A training step on a GPU, with fake tensors: few launches, and the host never waits for a value."""
+"""A training step on a GPU, with fake tensors: few launches, and nothing that waits for the device."""
 
 import pytest
 import torch
 from benchmarks.launches import OURS, count
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from equigrad.losses.kernels import launch
+from losses.all_losses import CASES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -19,3 +25,57 @@ def test_the_plain_device_path_launches_a_bounded_number(monkeypatch, name):
     monkeypatch.setenv("EQUIGRAD_KERNELS", "torch")
     assert count(name, (4, 150, 512, 512)).forward < 400
     assert count(name, (4, 150, 2048, 2048)).forward < 400
+
+
+class HostCopies(TorchDispatchMode):
+    """Lists copies between host and device: for each of them the host waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        result = operation(*arguments, **(options or {}))
+        tensors = [value for value in tree_leaves((arguments, options, result)) if isinstance(value, torch.Tensor)]
+        if "copy" in operation.name() and len({tensor.device.type for tensor in tensors}) == 2:
+            self.found.append(operation.name())
+        return result
+
+
+# Fake tensors can neither be drawn with a generator of the host nor be handed to `torch.autograd.grad`.
+FAKEABLE = [name for name in CASES if name not in ("federated", "BAGS", "DIVE")]
+
+
+@pytest.mark.parametrize("options", [{}, {"normalizer": 3.0}])
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
+@pytest.mark.parametrize("name", FAKEABLE)
+def test_a_loss_copies_nothing_between_host_and_device(monkeypatch, name, kernels, options):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", kernels)
+    loss, batch = CASES[name].build(), CASES[name].batch(dtype=torch.float32)
+    with FakeTensorMode(), launch.collected():
+        for module in loss.modules():
+            for buffer_name, buffer in module.named_buffers(recurse=False):
+                setattr(module, buffer_name, torch.empty(buffer.shape, dtype=buffer.dtype, device="cuda"))
+        logits, *others = (torch.empty(value.shape, dtype=value.dtype, device="cuda") for value in batch)
+        with HostCopies() as copies:
+            loss(logits.requires_grad_(), *others, **options)
+    assert copies.found == []
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "error"), [(torch.ones(2), "got a Tensor of shape"), (True, "got bool"), ("3", "got str")]
+)
+def test_a_normalizer_that_is_not_one_number_is_refused_before_a_launch(normalizer, error):
+    with FakeTensorMode(), torch.device("cuda"), launch.collected() as launches:
+        loss, logits = OURS["SigmoidEqualizationLoss"](5), torch.empty(3, 5, requires_grad=True)
+        with pytest.raises((TypeError, ValueError), match=error):
+            loss(logits, torch.zeros(3, dtype=torch.int64), normalizer=normalizer)
+    assert not any("normalizer" in one.arguments for one in launches)
+
+
+def test_a_normalizer_on_the_host_is_moved_to_the_device():
+    with FakeTensorMode(), launch.collected() as launches:
+        loss, logits = OURS["SigmoidEqualizationLoss"](5).to("cuda"), torch.empty(3, 5, device="cuda")
+        loss(logits.requires_grad_(), torch.zeros(3, dtype=torch.int64, device="cuda"), normalizer=torch.ones(()))
+    (normalizer,) = (one.arguments["normalizer"] for one in launches if "normalizer" in one.arguments)
+    assert normalizer.device.type == "cuda"

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from equigrad.losses.inputs import FusedReduction
+from equigrad.losses.inputs import FusedReduction, refuse_normalizer
 from equigrad.losses.kernels.arithmetic import is_finite
 from equigrad.losses.kernels.launch import Launch, run
 from equigrad.losses.kernels.layout import Layout, Tiles
@@ -65,6 +65,10 @@ def add_up(
 ) -> tuple[Launch, PassResult]:
     """The launch that adds up, and the result that is there once it has run."""
     sums, totals = partials
+    if isinstance(normalizer, Tensor) and normalizer.numel() == 1:
+        normalizer = normalizer.detach().to(sums.device)
+    elif isinstance(normalizer, bool) or not isinstance(normalizer, int | float | None):
+        refuse_normalizer(normalizer)
     num_programs, _, num_classes = sums.shape
     record = sums.new_empty(2 * num_classes + 1, dtype=torch.float64)
     numbers = sums.new_empty(3, dtype=torch.float64)
