@@ -11,14 +11,20 @@ Class indices: every entry is treated as a negative first, then the at most one 
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from equigrad.labels import IGNORE
-from equigrad.losses.blockwise import Block, BlockwisePass
+from equigrad.losses.blockwise import LOG2_E, Block, BlockwisePass
 from equigrad.losses.inputs import check_values
+
+# Beyond 40 softplus is z in float64 too, and exp(40) is far from overflow in float32.
+softplus: Callable[..., Tensor] = partial(F.softplus, threshold=40)
 
 POSITIVES_AT_ONCE = 2**13
 """Labelled entries whose arithmetic, some ten float64 numbers each, is held at a time."""
@@ -48,13 +54,8 @@ def add_bce_negatives(run: BlockwisePass, blocks: list[Block], labels: Tensor, w
         if run.margin is not None:
             logits = torch.add(run.margin, logits, alpha=run.scale)
         work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
-        for sums in (loss_sums, slope_sums):
-            if sums is loss_sums:
-                # softplus. Beyond 40 it is z in float64 too, and exp(40) is far from overflow in float32.
-                values = torch.clamp(logits, max=40, out=work).exp_().log1p_()
-                values = torch.maximum(values, logits, out=values)
-            else:
-                values = torch.sigmoid(logits, out=work)
+        for formula, sums in ((softplus, loss_sums), (torch.sigmoid, slope_sums)):
+            values = formula(logits, out=work)
             if lowest >= 0:
                 values.scatter_(1, index, 0.0)
             else:
@@ -76,10 +77,8 @@ def add_focal_negatives(
     run: BlockwisePass, blocks: list[Block], labels: Tensor, focus: Tensor, weights: EntryWeights
 ) -> None:
     """Add the negative entries of the focal loss, and store their gradient."""
-    focus = focus.to(run.dtype)
-    # exp(this) is the root of the smallest number, 1e-19 in float32. A smaller factor is as good as none, but denormal
-    # numbers in it or its products make a CPU ten times slower.
-    lowest_exponent = 0.5 * math.log(torch.finfo(run.dtype).tiny)
+    binary_focus, focus = (focus * LOG2_E).to(run.dtype), focus.to(run.dtype)
+    lowest_exponent = 0.5 * math.log2(torch.finfo(run.dtype).tiny)  # no denormal numbers, see `focal_terms`
     block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
     is_by_sample = weights.foreground is not None or weights.sample is not None
     loss_sums, slope_sums = torch.zeros_like(run.negative), torch.zeros_like(run.negative)
@@ -94,15 +93,14 @@ def add_focal_negatives(
         work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
         log_prob, modulation = run.two_temporaries(block)
 
-        cost = torch.clamp(logits, max=40, out=work).exp_().log1p_()
-        cost = torch.maximum(cost, logits, out=cost)
+        cost = softplus(logits, out=work)
         torch.sub(logits, cost, out=log_prob)
-        torch.mul(log_prob, focus, out=modulation)
-        loss = cost.mul_(modulation.clamp_(min=lowest_exponent).exp_())
+        torch.mul(log_prob, binary_focus, out=modulation)
+        loss = cost.mul_(modulation.clamp_(min=lowest_exponent).exp2_())
         _clear_labelled_(loss, label, index, lowest)
         loss_sums += (loss if factor is None else loss * factor).sum(run.sample_dims)
 
-        prob = log_prob.exp_()
+        prob = torch.sigmoid(logits, out=log_prob)
         slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
         _clear_labelled_(slope, label, index, lowest)
         if factor is not None:
@@ -141,9 +139,8 @@ def add_positives(
         if weights.sample is not None:
             weight = weight * weights.sample.flatten()[index]
         if focus is None:
-            loss = torch.clamp(-logit, max=40).exp_().log1p_()
-            loss = torch.maximum(loss, -logit)
-            gradient = torch.sigmoid(-logit).neg_()
+            error = -logit
+            loss, gradient = softplus(error), error.sigmoid().neg_()
         elif quality is None:
             loss, gradient = focal_terms(-logit, focus.flatten()[index])
             gradient.neg_()
@@ -181,9 +178,7 @@ def add_multi_label(
         if run.margin is not None:
             logits = torch.add(run.margin, logits, alpha=run.scale)
         if focus is None:
-            loss = torch.clamp(logits, max=40).exp_().log1p_()
-            own_loss = torch.clamp(-logits, max=40).exp_().log1p_()
-            loss, own_loss = torch.maximum(loss, logits), torch.maximum(own_loss, -logits)
+            loss, own_loss = softplus(logits), softplus(-logits)
             slope, own_slope = torch.sigmoid(logits), torch.sigmoid(-logits).neg_()
         else:
             loss, slope = focal_terms(logits, focus)
@@ -209,11 +204,11 @@ def add_multi_label(
 
 def focal_terms(error: Tensor, focus: Tensor) -> tuple[Tensor, Tensor]:
     """l(s) and l'(s) of entries that err by s, for where memory does not matter."""
-    cost = torch.clamp(error, max=40).exp_().log1p_()
-    cost = torch.maximum(cost, error)
+    cost = softplus(error)
     log_prob = error - cost
-    modulation = log_prob * focus
-    modulation = modulation.clamp_(min=0.5 * math.log(torch.finfo(error.dtype).tiny)).exp_()  # no denormal numbers
+    # exp(the least exponent) is the root of the smallest number, 1e-19 in float32. A smaller factor is as good as none,
+    # but denormal numbers in it or its products make a CPU ten times slower.
+    modulation = (log_prob * focus).clamp_(min=0.5 * math.log(torch.finfo(error.dtype).tiny)).exp_()
     loss = cost.mul_(modulation)
     prob = log_prob.exp_()
     slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
@@ -225,8 +220,7 @@ def quality_focal_terms(logits: Tensor, focus: Tensor, quality: Tensor) -> tuple
     prob = logits.sigmoid()
     error = prob - quality
     distance = error.abs()
-    softplus = torch.maximum(torch.clamp(logits, max=40).exp_().log1p_(), logits)
-    cost = softplus - quality * logits
+    cost = softplus(logits) - quality * logits
     modulation = distance**focus
     # At distance 0 the slope of the modulation is 0 for focus > 1, and so is our choice below that.
     slope = torch.where(distance > 0, focus * distance ** (focus - 1), 0.0) * error.sign() * prob * (1 - prob)

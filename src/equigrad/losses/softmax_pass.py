@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from equigrad.labels import IGNORE
-from equigrad.losses.blockwise import Block, BlockwisePass
+from equigrad.losses.blockwise import LOG2_E, Block, BlockwisePass
 from equigrad.losses.inputs import ROW_SUM_TOLERANCE, check_values
 
 Adjust = Callable[[Tensor, Tensor], None]
@@ -22,6 +22,7 @@ def add_cross_entropy(
 ) -> None:
     """Add samples with class indices; `weight` (C,) weighs them by their category."""
     assert run.margin is not None  # so that `logits` below is never the memory of the caller
+    binary_margin = run.margin * LOG2_E
     for block in blocks:
         label = labels[block.samples].unsqueeze(1)
         # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
@@ -31,16 +32,18 @@ def add_cross_entropy(
         while True:
             work = None if run.workspace is None else run.workspace[block.entries]
             logits = run.flat[block.entries].to(run.dtype)
-            if run.scale == 1:
-                logits = torch.add(logits, run.margin, out=work)  # a tenth faster than with a factor
-            else:
+            if subtract_peak or adjust is not None:
                 logits = torch.add(run.margin, logits, alpha=run.scale, out=work)
-            if adjust is not None:
-                adjust(logits, index)
-            if subtract_peak:
-                logits.sub_(logits.amax(1, keepdim=True))
-            own_logit = logits.gather(1, index)
-            values = logits.exp_()
+                if adjust is not None:
+                    adjust(logits, index)
+                if subtract_peak:
+                    logits.sub_(logits.amax(1, keepdim=True))
+                own_logit = logits.gather(1, index)
+                values = logits.exp_()
+            else:  # rounded once more, which is nothing beside the margin's rounding while the exponents are moderate
+                logits = torch.add(binary_margin, logits, alpha=run.scale * LOG2_E, out=work)
+                own_logit = logits.gather(1, index).double() / LOG2_E
+                values = logits.exp2_()
             total = values.sum(1, keepdim=True)
             if subtract_peak:
                 break
