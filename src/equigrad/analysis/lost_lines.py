@@ -21,8 +21,16 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
         logged: steps of the lines.
     """
     log = folder / METRICS
+    missing = _missing_steps(folder, starts, logged)
+    if missing:
+        lines = "line is" if len(missing) == 1 else "lines are"
+        return f"{log}: {len(missing)} logged {lines} missing, from step {min(missing)}"
     if log.is_file() and log.read_bytes()[-1:] not in (b"", b"\n"):
         return f"{log}: ends in half a line: the run was killed, or the file was cut"
+    return None
+
+
+def _missing_steps(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterable[Any]) -> list[int]:
     end = max((_step(file) for file in (folder / CHECKPOINTS).glob("step_*.pt")), default=0)
     if not (folder / EVALUATION).exists():
         end -= 1  # the line of a step with an evaluation is written after its checkpoint
@@ -31,16 +39,13 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
     for start in reversed(list(starts)):
         first, every, last = (start.get(name) for name in ("step", "log_every", "last_step"))
         if not (isinstance(first, int) and isinstance(every, int) and isinstance(last, int) and every > 0):
-            return None
+            return []
         if (end - first) // every > _MAX_LINES:
-            return None
+            return []
         due = {*range(first - first % every + every, end + 1, every), *([last] if first < last <= end else [])}
         missing += due - found
         end = min(end, first)
-    if not missing:
-        return None
-    lines = "line is" if len(missing) == 1 else "lines are"
-    return f"{log}: {len(missing)} logged {lines} missing, from step {min(missing)}"
+    return missing
 
 
 def _step(file: Path) -> int:
