@@ -21,6 +21,7 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from equigrad.errors import EngineError, one_line
 
 _SECONDS_TO_FIND_OUT = 3.0
+_SECONDS_TO_PART = 2.0
 _SECONDS_TO_DIE = 0.5  # of a killed process, from its last connection to its end
 _BROKEN_CONTACT = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
@@ -74,6 +75,7 @@ class _Board:
             text, speaks = f"rank {self.rank}: {one_line(error)}", self._speaks(has_failed=True)
         else:
             text, speaks = self._consequence(error)
+        self._part()
         if not speaks:
             raise SystemExit(1)
         return error if text is None else EngineError(text)
@@ -96,6 +98,18 @@ class _Board:
         if any(word in str(error).lower() for word in _BROKEN_CONTACT):
             return f"rank {self.rank} lost contact with another rank: {one_line(error)}", self._speaks()
         return None, self._speaks(has_failed=True)
+
+    def _part(self) -> None:
+        """Before the first rank ends, and the store with it, the others get a moment to read there what happened."""
+        if not self.is_on_first_rank or self.others.get(0, _Process.own()).has_died():
+            return
+        self.store.set(f"parted {self.rank}", "")
+        deadline = time.monotonic() + _SECONDS_TO_PART
+        while self.rank == 0 and time.monotonic() < deadline:
+            left = [rank for rank, process in self.others.items() if not process.has_died()]
+            if all(self.store.check([f"parted {rank}"]) for rank in left):
+                return
+            time.sleep(0.02)
 
     def _died(self, rank: int) -> str:
         process = self.others[rank]
