@@ -18,7 +18,7 @@ class TrainSettings:
         batch_size: samples of one optimiser step, over all ranks and micro-batches. The last batch of an epoch is
             smaller, or left out if the sampler has `drop_last`.
         accumulate: micro-batches that a rank computes its share of the batch in, to save memory. The gradient and the
-            statistics are those of the joined batch; `docs/exactness.md` says where they cannot be.
+            statistics are those of the joined batch; `docs/exactness.md` says where they cannot be, as in detectors.
         max_grad_norm: gradients are scaled down to this norm.
         ema: keep averaged weights beside the weights; they are evaluated.
         frozen: paths of parts that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.
