@@ -17,6 +17,7 @@ BASE = {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "run_files",
 ALLOWED = {
     **{part: set() for part in BASE},
     "errors": {"terminal"},
+    "settings": {"terminal"},
     "statistics": set(),
     "losses": {"labels", "statistics"},
     "sampling": set(),

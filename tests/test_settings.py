@@ -204,3 +204,8 @@ def test_differences_are_named_by_path():
     changed = Drawing(shape=Circle(2.0), colours=("red", "blue"))
     assert differences(Drawing(), changed) == {"shape.radius": (1.0, 2.0), "colours": (("red",), ("red", "blue"))}
     assert differences(Drawing(), Drawing(shape=Square())) == {"shape": (Circle(), Square())}
+
+
+def test_what_came_is_shown_on_one_line_whatever_it_contains():
+    with pytest.raises(ValueError, match=r"expected true or false, got \\rs$"):
+        from_json(bool, {"type": "\rs"})

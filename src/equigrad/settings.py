@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 
+from equigrad.terminal import printable
+
 Settings = TypeVar("Settings")
 
 _TYPE = "type"
@@ -66,7 +68,7 @@ def from_json(kind: Any, content: Any, path: str = "") -> Any:
         elif _fits(content, option):
             return _value(content, option, path)
     shown = content.get(_TYPE, "an object") if isinstance(content, dict) else repr(content)
-    raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {shown!s:.80}")
+    raise ValueError(f"{path or 'settings'}: expected {describe(kind)}, got {printable(str(shown)):.80}")
 
 
 def override(settings: Settings, assignments: Iterable[str], *, more_names: Iterable[str] = ()) -> Settings:

@@ -107,7 +107,7 @@ def area_as_text(content):
     content["annotations"][3]["area"] = "large"
 
 
-@fault("boxes that are not finite", 2)
+@fault("boxes that are not finite or beyond any image", 2)
 def not_a_number(content):
     content["annotations"][3]["bbox"][1] = math.nan
     content["annotations"][4]["bbox"][2] = math.inf

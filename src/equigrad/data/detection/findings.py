@@ -31,7 +31,7 @@ SEVERITY_OF_KIND: dict[str, Severity] = {
     "annotations of a category that the image lists as absent": "error",
     "annotations that repeat another": "warning",
     "annotations without mask where others have one": "warning",
-    "boxes that are not finite": "error",
+    "boxes that are not finite or beyond any image": "error",
     "boxes with negative width or height": "error",
     "boxes without area": "warning",
     "boxes outside their image": "error",

@@ -41,7 +41,16 @@ def test_good_annotations_have_no_findings_and_are_counted():
         ({"image_id": 9}, "annotations of unknown images", "annotation 5: image_id 9"),
         ({"category_id": 9}, "annotations of unknown categories", "annotation 5: category_id 9"),
         ({"bbox": [1, 2, 3]}, "annotations with a missing or wrong field", "annotation 5: bbox: expected 4 numbers"),
-        ({"bbox": [1, 2, math.inf, 3]}, "boxes that are not finite", "annotation 5: [1, 2, inf, 3]"),
+        (
+            {"bbox": [1, 2, math.inf, 3]},
+            "boxes that are not finite or beyond any image",
+            "annotation 5: [1, 2, inf, 3]",
+        ),
+        (
+            {"bbox": [1, 2, 9254740993, 3]},
+            "boxes that are not finite or beyond any image",
+            "annotation 5: [1, 2, 9254740993, 3]",
+        ),
         ({"bbox": [1, 2, -3, 3]}, "boxes with negative width or height", "annotation 5: [1, 2, -3, 3]"),
         ({"bbox": [1, 2, 0, 3], "area": 0}, "boxes without area", "annotation 5: [1, 2, 0, 3]"),
         ({"bbox": [12, 2, 3, 6]}, "boxes outside their image", "annotation 5: [12, 2, 3, 6] in an image of height 8"),

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from equigrad.data.detection.findings import FindingCollector
+from equigrad.data.detection.formats.coco_json import LARGEST_COORDINATE
 from equigrad.data.detection.formats.coco_record_checks import (
     CategoryFacts,
     ImageFacts,
@@ -97,8 +98,8 @@ def _check_numbers(found: FindingCollector, name: str, record: _Record, image: A
     if not isinstance(box, list) or len(box) != 4 or not all(is_number(value) for value in box):
         wrong_field(found, "annotations", name, record, "bbox", "4 numbers")
         return
-    if not all(is_finite(value) for value in box):
-        found.add("boxes that are not finite", f"{name}: {box}")
+    if not all(is_finite(value) and abs(value) <= LARGEST_COORDINATE for value in box):
+        found.add("boxes that are not finite or beyond any image", f"{name}: {box}")
         return
     _check_box(found, name, box, image)
     area = record.get("area")

@@ -22,7 +22,10 @@ _BLOCK = 16384  # annotations decoded at a time, so that few Python objects exis
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # larger integers are not exact in all JSON tools
 _Side = Annotated[int, msgspec.Meta(ge=1, le=MAX_PIXELS)]
-_Coordinate = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]  # of boxes in pixels
+LARGEST_COORDINATE = 1e9
+"""In pixels: what is larger is no box of an image, and its area would not fit into a float32."""
+
+_Coordinate = Annotated[float, msgspec.Meta(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINATE)]
 _NO_MASK = msgspec.Raw()
 
 
