@@ -117,4 +117,4 @@ def spoil_shape(case: LossCase, batch: Batch, random: Random) -> Batch | None:
 def spoiled_quality(quality: torch.Tensor, random: Random) -> Any:
     wrong = quality.clone()
     wrong.view(-1)[random.randrange(wrong.numel())] = random.choice([-0.5, 1.5, math.nan, math.inf])
-    return random.choice([wrong, wrong, quality.long(), quality.unsqueeze(0), quality.tolist(), None])
+    return random.choice([wrong, wrong, quality.long(), quality[None, None], quality.tolist(), None])
