@@ -118,8 +118,8 @@ def _notes(comparison: Comparison) -> list[str]:
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
-        if run.history.lost_lines:
-            notes.append(f"{run.history.lost_lines}.")
+        if lost := run.history.lost_lines:  # reads the log
+            notes.append(f"{lost}.")
         if run.history.evaluation is None:
             notes.append(f"{run.name} has not been evaluated.")
     if comparison.categories.counts is None:

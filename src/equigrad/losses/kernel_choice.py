@@ -10,6 +10,7 @@ All give the same numbers to rounding.
 
 import importlib.util
 import os
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -36,14 +37,9 @@ def kernels_for(device: torch.device) -> Kernels:
     raise ValueError(f"{VARIABLE} must be auto, {', '.join(get_args(Kernels))}, got {wanted!r}")
 
 
+@cache
 def _has_triton() -> bool:
-    global _found
-    if _found is None:
-        _found = importlib.util.find_spec("triton") is not None
-    return _found
-
-
-_found: bool | None = None
+    return importlib.util.find_spec("triton") is not None
 
 
 def _check_triton(device: torch.device) -> None:
