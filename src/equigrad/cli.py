@@ -29,8 +29,8 @@ _TRAIN_EXTRA = [
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 is success, 1 that the work failed, 2 wrong usage, 3 that it was stopped on request."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parsed = _parser().parse_args(words)
     try:
+        parsed = _parser().parse_args(words)
         code: int | None = parsed.function(parsed, ["equigrad", *words])
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _TRAIN_EXTRA:

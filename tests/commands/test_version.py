@@ -18,3 +18,10 @@ def test_the_version_says_what_computes_the_losses(monkeypatch, capsys):
 def test_another_choice_of_kernels_shows(monkeypatch):
     monkeypatch.setenv("EQUIGRAD_KERNELS", "torch")
     assert "computed by: torch" in version_text()
+
+
+def test_a_wrong_choice_of_kernels_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", "cuda")
+    assert main(["--version"]) == 1
+    message = "equigrad: EQUIGRAD_KERNELS must be auto, triton, torch, blocks, got 'cuda'\n"
+    assert capsys.readouterr().err == message
