@@ -5,10 +5,18 @@ python benchmarks/detection_index.py --annotations 20000
 Without `--annotations` the file has LVIS's 1.27 million annotations and 0.95 GB; pycocotools then needs 6.3 GB.
 Every reader runs in a process of its own; what importing it alone takes is measured in the same way and subtracted
 from the time, not from the memory.
+
+    python benchmarks/detection_index.py --starts lvis openimages
+
+measures the start of a training instead, with both data sets and the sampler: without an index, the first start, which
+makes it, and a later start. OpenImages has 12 million boxes on 1.74 million image files, whose headers are read.
+`--share 0.01` makes the files smaller. A start on its own has MB above what importing takes; the pages of the index
+that it touches count, although all processes of a machine share them.
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -19,10 +27,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from made_openimages import write_openimages
+from PIL import Image
 
 from equigrad.data.frequency import Frequencies, load_frequencies
 
 LVIS_ANNOTATIONS, LVIS_IMAGES = 1_270_141, 100_170
+LVIS_TEST_ANNOTATIONS = 244_707
+OPENIMAGES_BOXES, OPENIMAGES_IMAGES = 12_195_144, 1_743_042
 PEERS = ("pycocotools", "lvis")
 
 
@@ -147,13 +159,81 @@ def run_reader(reader: str, file: Path | None) -> None:
     del kept
 
 
+def make_data(name: str, folder: Path, share: float) -> None:
+    """Files of LVIS's or OpenImages' size, or of a share of it."""
+    if name == "openimages":
+        write_openimages(folder, round(share * OPENIMAGES_IMAGES), round(share * OPENIMAGES_BOXES))
+        return
+    (folder / "images").mkdir(parents=True)
+    write_annotations(folder / "train.json", round(share * LVIS_ANNOTATIONS))
+    write_annotations(folder / "test.json", round(share * LVIS_TEST_ANNOTATIONS), seed=1)
+    Image.new("RGB", (640, 480)).save(folder / "images" / "000000000001.jpg")  # a start looks for the first one only
+
+
+def run_start(name: str, folder: Path) -> None:
+    """What a training does before its first step: both data sets, the counts of the categories and the sampler."""
+    import torch
+
+    from equigrad.sampling import RepeatFactorSampler, ShuffledSampler
+    from equigrad.sampling.presence import CategoryPresence
+    from equigrad.tasks.categories import TrainedCategories
+    from equigrad.tasks.detection.data import CocoFiles, OpenImages
+
+    imported, start = peak_megabytes(), time.monotonic()
+    if name == "openimages":
+        sets = OpenImages(folder / "annotations", folder / "images").load(with_masks=False)
+        sampler: object = ShuffledSampler(len(sets.train))
+    else:
+        sets = CocoFiles(folder / "train.json", folder / "test.json", folder / "images").load(with_masks=True)
+        pairs = (torch.tensor(column, dtype=torch.int64) for column in sets.train.presence)
+        presence = CategoryPresence(*pairs, len(sets.train), sets.train.data.num_classes)
+        sampler = RepeatFactorSampler(presence)
+    categories = TrainedCategories.of(sets.train.data)
+    print(time.monotonic() - start, peak_megabytes() - imported, own_megabytes())
+    del sets, sampler, categories
+
+
+def peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def own_megabytes() -> float:
+    """Memory of this process that no other shares."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
+
+
+def print_starts(name: str, share: float) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, name)
+        make_data(name, folder, share)
+        print(f"| {name}, start | seconds | peak MB above imports | own MB, imports included |\n|---|---|---|---|")
+        cache = str(Path(made, "cache"))
+        for label, setting in (("without an index", ""), ("first", cache), ("later", cache), ("later", cache)):
+            line = [sys.executable, __file__, "--start", name, "--file", str(folder)]
+            environment = {**os.environ, "EQUIGRAD_CACHE": setting}
+            shown = subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout
+            seconds, megabytes, own = map(float, shown.splitlines()[-1].split())
+            print(f"| {label} | {seconds:.1f} | {megabytes:,.0f} | {own:,.0f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--annotations", type=int, default=LVIS_ANNOTATIONS)
     parser.add_argument("--file", type=Path, help="read this file instead of a made one")
     parser.add_argument("--against", nargs="*", choices=PEERS, default=PEERS, help="readers to compare with")
+    parser.add_argument("--starts", nargs="+", choices=("lvis", "openimages"), help="measure starts of a training")
+    parser.add_argument("--share", type=float, default=1.0, help="of the size of the real files, for --starts")
     parser.add_argument("--reader", help=argparse.SUPPRESS)
+    parser.add_argument("--start", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.start:
+        run_start(arguments.start, arguments.file)
+        return
+    if arguments.starts:
+        for name in arguments.starts:
+            print_starts(name, arguments.share)
+        return
     if arguments.reader:
         run_reader(arguments.reader, arguments.file)
         return

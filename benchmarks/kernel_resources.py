@@ -48,6 +48,7 @@ def steps(shape: tuple[int, ...], dtype: torch.dtype) -> Iterator[tuple[str, lis
         return torch.empty(size, dtype=dtype, device="meta")
 
     logits, soft = empty(*shape, dtype=dtype), empty(*shape, dtype=dtype)
+    more_logits = empty(shape[0], shape[1] + 1, *shape[2:], dtype=dtype)  # with a column for objectness
     labels, quality = empty(shape[0], *shape[2:], dtype=torch.int64), empty(shape[0], *shape[2:], dtype=torch.float32)
     counts = empty(shape[1])
     statistics = (empty(shape[1]), empty(shape[1]))
@@ -61,6 +62,10 @@ def steps(shape: tuple[int, ...], dtype: torch.dtype) -> Iterator[tuple[str, lis
         "Sigmoid-EQL, targets": (by_ratio, binary_cross_entropy(logits, soft, *by_ratio.vectors)),
         "EFL": (by_focus, binary_cross_entropy(logits, labels, weight, weight, **efl)),
         "EQFL": (by_focus, binary_cross_entropy(logits, labels, weight, weight, focus=focus, quality=quality)),
+        "EQFL, objectness": (
+            by_focus,
+            binary_cross_entropy(more_logits, labels, weight, weight, focus=focus, quality=quality, objectness=True),
+        ),
         "Softmax-EQL": (by_prior, cross_entropy(logits, labels, *by_prior.vectors)),
         "Softmax-EQL, smoothing": (by_prior, cross_entropy(logits, labels, *by_prior.vectors, label_smoothing=0.1)),
         "Softmax-EQL, soft labels": (by_prior, cross_entropy(logits, soft, *by_prior.vectors)),

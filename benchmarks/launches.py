@@ -45,7 +45,19 @@ OURS = {
     "SoftmaxEqualizationLoss": equigrad.SoftmaxEqualizationLoss,
     "EqualizedFocalLoss": equigrad.EqualizedFocalLoss,
     "EqualizedQualityFocalLoss": equigrad.EqualizedQualityFocalLoss,
+    "SigmoidEqualizationLoss, objectness": lambda num_classes: equigrad.WithObjectness(
+        equigrad.SigmoidEqualizationLoss(num_classes)
+    ),
+    "EqualizedQualityFocalLoss, objectness": lambda num_classes: equigrad.WithObjectness(
+        equigrad.EqualizedQualityFocalLoss(num_classes)
+    ),
 }
+OURS_IN_PARTS = {
+    "SoftmaxEqualizationLoss, objectness": lambda num_classes: equigrad.WithObjectness(
+        equigrad.SoftmaxEqualizationLoss(num_classes)
+    ),
+}
+"""Whose backward is a chain of ordinary operations: the softmax has no column for background."""
 
 
 class Counts(NamedTuple):
@@ -75,15 +87,16 @@ class CountedOperations(TorchDispatchMode):
 def count(name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Counts:
     """Launches of a step."""
     with FakeTensorMode(), torch.device("cuda"), launch.collected() as launches:
-        loss = PLAIN[name] if name in PLAIN else OURS[name](shape[1])
-        logits = torch.empty(shape, dtype=dtype, requires_grad=True)
+        loss = PLAIN[name] if name in PLAIN else (OURS | OURS_IN_PARTS)[name](shape[1])
+        num_columns = shape[1] + ("objectness" in name)
+        logits = torch.empty(shape[0], num_columns, *shape[2:], dtype=dtype, requires_grad=True)
         labels = torch.zeros(shape[0], *shape[2:], dtype=torch.int64)
-        extra = [torch.zeros(labels.shape)] if name == "EqualizedQualityFocalLoss" else []
+        extra = [torch.zeros(labels.shape)] if "Quality" in name else []
         with CountedOperations() as in_forward:
             value = loss(logits, labels, *extra)
         num_kernels = len(launches)
-        if name in PLAIN:
-            return Counts(in_forward.count, None)
+        if not hasattr(value.grad_fn, "apply"):
+            return Counts(in_forward.count + num_kernels, None)
         upstream = torch.ones_like(value)
         with CountedOperations() as in_backward:
             value.grad_fn.apply(upstream)  # autograd itself would look for the device
@@ -105,7 +118,7 @@ def main() -> None:
     print(f"Launches of forward + backward, EQUIGRAD_KERNELS={parsed.kernels}, torch {torch.__version__}\n")
     print(f"| loss | {' | '.join(parsed.shapes)} |")
     print("|---" * (len(shapes) + 1) + "|")
-    for name in [*PLAIN, *OURS]:
+    for name in [*PLAIN, *OURS, *OURS_IN_PARTS]:
         cells = []
         for shape in shapes:
             counts = count(name, shape)

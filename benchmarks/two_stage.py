@@ -28,11 +28,11 @@ from torchvision.ops import batched_nms
 
 from equigrad import CrossEntropyLoss, SigmoidScores
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn
+from equigrad.models.detection.torchvision_weights import from_torchvision
 from equigrad.models.detection.two_stage.rcnn import mask_rcnn
 from equigrad.models.detection.two_stage.roi_head import CODER, BoxPredictor
 from equigrad.models.detection.two_stage.roi_inference import RoIInference
 from equigrad.models.detection.two_stage.roi_scores import SoftmaxBackgroundScores
-from equigrad.models.detection.two_stage.torchvision_weights import from_torchvision
 
 Step = Callable[[], None]
 

@@ -4,6 +4,9 @@
     python examples/compare_losses.py photos/train photos/test --losses CE "Balanced Softmax" Softmax-EQL
     python examples/compare_losses.py photos/train photos/test --select-on-validation
 
+`equigrad compare` does this for the methods of the package, with intervals and for every task. This script has more
+rows, such as post-hoc adjustments, and chooses settings: it made docs/evidence/classification.md.
+
 TRAIN and TEST are lists of `path label` or folders with a folder for each category. Features of an ImageNet network
 (EfficientNet-Lite0) are computed once and kept in the output folder. Every loss sees the same batches; a row is the
 mean over seeds and the spread between them. With --select-on-validation the settings of the losses that have some are
@@ -24,13 +27,13 @@ from typing import Any
 import numpy as np
 import torch
 from comparison_rows import Row, candidates, with_counts, without_counts
-from feature_cache import FeatureDataset, Features, cache_features
-from linear_probe import fit, hold_out, predict
 from matplotlib.figure import Figure
 from torch import nn
 
 import equigrad
-from equigrad.data.images.lists import ImageDataset
+from equigrad.data.feature_cache import FeatureDataset, Features, cache_features
+from equigrad.data.held_out import held_out_of_each_category
+from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.evaluation.tables import write_table
@@ -39,6 +42,7 @@ from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLit
 from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.sampling import ClassBalancedSampler
 from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.classification.linear_probe import fit, predict
 from equigrad.tasks.losses import CategoryCounts
 
 GROUPS = ("Overall", "Many", "Medium", "Few")
@@ -82,6 +86,12 @@ def evaluate(model: Classifier, counts: torch.Tensor, test: FeatureDataset) -> d
     evaluator = ClassificationEvaluator(counts, test.class_names)
     evaluator.add(predict(model, test), {"labels": test.labels})
     return evaluator.result()
+
+
+def hold_out(data: FeatureDataset, *, seed: int) -> Split:
+    """A fifth of each category's training samples, to choose settings on."""
+    kept, held_out = held_out_of_each_category(data.labels, 0.2, seed=seed)
+    return data.subset(kept), data.subset(held_out)
 
 
 def select(rows: Sequence[Row], splits: Sequence[Split], counts: torch.Tensor, epochs: int) -> Row:
@@ -138,8 +148,8 @@ def features(train_source: Path, test_source: Path, root: Path | None, folder: P
     """Of training and test set, from the folder if it has them."""
     backbone, result = EfficientNetLite0(PACKAGE), []
     for name, images in zip(("train", "test"), OwnImages(train_source, test_source, root).load(), strict=True):
-        whole, file = ImageDataset(images.images, whole_image_transform()), folder / f"{name}_features.pt"
-        result.append(cache_features(backbone, whole, file, batch_size=16, progress=partial(progress, name)))
+        whole, cache = ImageDataset(images.images, whole_image_transform()), folder / "features"
+        result.append(cache_features(backbone, whole, cache, batch_size=16, progress=partial(progress, name)))
     return result
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from compare_losses import GROUPS, add_data_arguments, evaluate, features, measure, save, train
 from comparison_rows import Row, adjustment, sigmoid, softmax_eql, softmax_eql_first_epoch
-from feature_cache import FeatureDataset
 from matplotlib.figure import Figure
 from torch import Tensor
 
 import equigrad
+from equigrad.data.feature_cache import FeatureDataset
 from equigrad.data.frequency import shot_split
 from equigrad.evaluation.tables import write_table
 from equigrad.models.classification.classifier import Classifier

@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ hypothesis.settings.load_profile("equigrad")
 # Probing instruction sets and starting compile workers imports torch in new processes; the kernels run only once here.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, which some of them send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ["EQUIGRAD_CACHE"] = ""  # no test writes into the home folder
 
 GOLDEN = Path(__file__).parent / "golden"
 

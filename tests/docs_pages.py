@@ -4,16 +4,21 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import timm
 import torch
+import torchvision
 from PIL import Image
+from safetensors.torch import save_file
 
 import equigrad
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
+from equigrad.data.video import video_writer
 from images_on_disk import write_images, zip_folder
 from segmentation_on_disk import write_pair, write_set
 from small_detection_data import TEST, annotated, write_small_data
@@ -44,6 +49,12 @@ OWN_OBJECTS = set_words(
     *_ONE_EPOCH,
 )
 OWN_MAPS = set_words("data.crop_size=32,32", "data.base=none", "training.batch_size=2", *_ONE_EPOCH)
+COMPARED_IMAGES = [
+    *("--image-size", "32", "--epochs", "1", "--workers", "0", "--seeds", "1"),
+    *set_words("backbone.weights=none"),
+]
+COMPARED_OBJECTS = ["--seeds", "1", *OWN_OBJECTS]
+COMPARED_MAPS = ["--seeds", "1", *OWN_MAPS]
 CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
 
 # What makes a script quick, on whatever page it is; the last value of an option wins.
@@ -52,13 +63,17 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/endurance.py": ["--steps", "4", "--early", "2"],
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
+    "benchmarks/export.py": ["--only", "classifier", "--formats", "torchscript", "--steps", "2", "--repeats", "1"],
     "benchmarks/glyphs.py": ["--objects", "12", "--categories", "3", "--choose", "3"],
     "benchmarks/gpu.py": ["--device", "cpu", "--shapes", "8x10", "--repeats", "2", "--no-compile"],
     "benchmarks/kernel_resources.py": ["--shapes", "8x10", "--targets", "sm_90", "--only", "EFL"],
     "benchmarks/launches.py": ["--shapes", "8x10"],
+    "benchmarks/loading.py": ["--side", "64", "--count", "2", "--rounds", "1"],
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001", "--no-compile"],
+    "benchmarks/ranks.py": ["--classes", "10", "--repeats", "2"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
+    "examples/category_folders.py": [],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
     "examples/own_loop.py": ["--steps", "3"],
@@ -101,6 +116,29 @@ def write_own_maps(folder: Path) -> None:
     labels = np.kron([[0, 1], [1, 2]], np.ones((24, 32), dtype=np.uint8))
     write_set(folder, dict.fromkeys("abcdefgh", labels))
     write_ade20k(folder)
+
+
+def write_own_data(folder: Path) -> None:
+    """Data of every task, and the recipe module that the page shows."""
+    write_photos(folder)
+    write_set(
+        folder / "scenes", dict.fromkeys("abcdefgh", np.kron([[0, 1], [1, 2]], np.ones((24, 32), dtype=np.uint8)))
+    )
+    write_small_data(folder / "objects")
+    page = (Path(__file__).parents[1] / "docs" / "own_data.md").read_text()
+    (folder / "plants.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+
+
+def write_weights(folder: Path) -> None:
+    """Photographs, objects, and weights in files of the names and layouts that are published."""
+    write_photos(folder)
+    write_images(folder / "more" / "train", {"dog": 12, "eel": 6, "fox": 3}, size=16)
+    write_images(folder / "more" / "test", {"dog": 2, "eel": 1, "fox": 1}, size=16, seed=1)
+    write_small_data(folder / "objects")
+    detector = torchvision.models.detection.retinanet_resnet50_fpn(weights=None, weights_backbone=None)
+    torch.save(detector.state_dict(), folder / "retinanet_resnet50_fpn_coco-eeacb38b.pth")
+    torch.save(torchvision.models.resnet50().state_dict(), folder / "resnet50-0676ba61.pth")
+    save_file(timm.create_model("test_resnet").state_dict(), folder / "test_resnet.safetensors")
 
 
 def write_ade20k(folder: Path) -> None:
@@ -171,6 +209,24 @@ def write_caltech(folder: Path) -> None:
     zip_folder(folder / "glyphs", root / "images.zip")
 
 
+def write_compared(folder: Path) -> None:
+    """The user's own data of all tasks, and the three data sets of the page under their names."""
+    write_photos(folder)
+    write_small_data(folder)
+    labels = np.kron([[0, 1], [1, 2]], np.ones((24, 32), dtype=np.uint8))
+    write_set(folder / "scenes", dict.fromkeys("abcdefgh", labels))
+    write_caltech(folder)
+    objects = folder / "DATA" / "plantdoc"
+    objects.mkdir()
+    for name in ("train", "test"):
+        shutil.copy(folder / f"{name}.json", objects / f"instances_{name}.json")
+    zip_folder(folder / "images", objects / "images.zip")
+    for alphabet in ("Greek", "Latin"):
+        write_images(folder / "drawings" / alphabet, dict.fromkeys(("a", "b", "c"), 8))
+    (folder / "DATA" / "omniglot").mkdir()
+    zip_folder(folder / "drawings", folder / "DATA" / "omniglot" / "images_background_small1.zip")
+
+
 def write_camvid(folder: Path) -> None:
     """CamVid's archive with a few small frames."""
     root = folder / "DATA" / "camvid"
@@ -184,6 +240,15 @@ def write_camvid(folder: Path) -> None:
             parts = {"images": f"{split}/images", "maps": f"{split}/labels"}
             write_pair(folder / "frames", str(number), labels, seed=number, **parts)
     zip_folder(folder / "frames", root / "images_labels.zip")
+
+
+def write_model_inputs(folder: Path) -> None:
+    """Annotated images, photographs in folders, and a video of the images."""
+    write_small_data(folder)
+    write_photos(folder)
+    with video_writer(folder / "street.mp4", Fraction(5)) as writer:
+        for file in sorted((folder / "images" / "test").iterdir()):
+            writer.add(Image.open(file))
 
 
 def second_seeds(command: str) -> None:
@@ -226,6 +291,7 @@ _REPEATED = (
 
 PAGES: dict[str, PageSetup] = {
     "benchmarks/README.md": PageSetup(
+        shorter={"python benchmarks/ranks.py --resnet50": ["--classes", "10", "--repeats", "2", "--resnet50", "1"]},
         not_run={
             f"python benchmarks/{script}.py": "builds ResNet-50s with 1,203 categories, minutes at any image size"
             for script in ("one_stage", "two_stage")
@@ -233,22 +299,36 @@ PAGES: dict[str, PageSetup] = {
     ),
     "README.md": PageSetup(
         write=write_photos,
-        shorter={"equigrad train own_data:classification": OWN_IMAGES},
+        shorter={"equigrad train own_data:classification": OWN_IMAGES, "equigrad compare": COMPARED_IMAGES},
         not_run={"make ": "this suite is run by it"},
         outputs=["accuracy in %"],
         names=loop_names,
         check=has_gathered,
     ),
     "docs/ade20k_lt.md": PageSetup(write=write_ade20k),
+    "docs/cluster.md": PageSetup(
+        shorter={"equigrad train tiny:": TINY_GLYPHS, "equigrad train glyph_objects:": GLYPH_OBJECTS},
+    ),
     "docs/command_line.md": PageSetup(
         write=write_photos,
         shorter={
             "equigrad demo": ["--epochs", "1"],
+            "equigrad compare": COMPARED_IMAGES,
             "equigrad train tiny:": TINY_GLYPHS,
             "equigrad train own_data:": OWN_IMAGES,
             "equigrad train glyph_objects:": GLYPH_OBJECTS,
         },
         not_run={"equigrad train image_classification:": _REAL_IMAGES},
+        outputs=["data: 2,671 images"],
+    ),
+    "docs/compare.md": PageSetup(
+        write=write_compared,
+        shorter={
+            "equigrad compare photos --trained": [*COMPARED_IMAGES, "--batch-size", "7"],
+            "equigrad compare train.json": COMPARED_OBJECTS,
+            "equigrad compare scenes": COMPARED_MAPS,
+            "equigrad compare ": COMPARED_IMAGES,
+        },
     ),
     "docs/detection.md": PageSetup(
         write=write_small_data,
@@ -258,15 +338,50 @@ PAGES: dict[str, PageSetup] = {
             "equigrad evaluate runs/faster_ce": "the run of such a training; tests/recipes calibrate a small one",
         },
     ),
-    "docs/detection_data.md": PageSetup(write=write_detection_folders),
+    "docs/detection_data.md": PageSetup(
+        write=write_detection_folders,
+        not_run={"python benchmarks/detection_index.py --starts": "eight processes that each import torch"},
+    ),
     "docs/detection_metrics.md": PageSetup(write=write_detections),
+    "docs/export.md": PageSetup(
+        write=write_photos,
+        shorter={"equigrad train own_data:": OWN_IMAGES},
+        not_run={"python examples/serve_fastapi.py": "never ends; its own tests ask it over HTTP"},
+    ),
+    "docs/habits.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),
+    "docs/own_data.md": PageSetup(
+        write=write_own_data,
+        shorter={
+            "equigrad train own_data:classification": OWN_IMAGES,
+            "equigrad train own_data:semantic_segmentation": OWN_MAPS,
+            "equigrad train own_data:detection": OWN_OBJECTS,
+            "equigrad train own_data:instance_segmentation": OWN_OBJECTS,
+            "equigrad train plants:": OWN_OBJECTS,
+        },
+    ),
     "docs/own_loop.md": PageSetup(names=logits_names, check=has_gathered),
     "docs/segmentation.md": PageSetup(
         write=write_own_maps,
         shorter={"equigrad train own_data:": OWN_MAPS},
         not_run={"equigrad train semantic_segmentation:": _REAL_IMAGES},
+    ),
+    "docs/weights.md": PageSetup(
+        write=write_weights,
+        shorter={
+            "equigrad train own_data:classification": OWN_IMAGES,
+            "equigrad train own_data:detection": OWN_OBJECTS,
+        },
+        outputs=["runs/first: 247 of 247"],
+    ),
+    "docs/use_the_model.md": PageSetup(
+        write=write_model_inputs,
+        shorter={
+            "equigrad train own_data:detection": OWN_OBJECTS,
+            "equigrad train own_data:classification": OWN_IMAGES,
+        },
+        not_run={"equigrad predict runs/objects --camera": "needs a camera"},
     ),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
     "docs/evidence/one_stage.md": PageSetup(

@@ -27,7 +27,8 @@ def write_list(file, paths):
 
 def zip_folder(folder, file):
     """An archive of the files below a folder."""
+    paths = sorted(folder.rglob("*.*"))  # before the archive is there: packing itself it would grow without end
     with zipfile.ZipFile(file, "w") as archive:
-        for path in sorted(folder.rglob("*.*")):
+        for path in paths:
             archive.write(path, path.relative_to(folder).as_posix())
     return file

@@ -11,17 +11,16 @@ from commands.running_commands import equigrad
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "tiny:nothing"], "no such function"),
-        (["train", "tiny"], "expected module:function"),
+        (["train", "tiny:nothing"], "no such recipe"),
+        (["train", "tiny"], "tiny has tiny:ce, tiny:softmax_eql"),
         (["train", "tiny:ce", "--set", "training.epoch=3"], "no field 'epoch' in TrainSettings"),
         (["train", "tiny:softmax_eql", "--set", "method.loss.prior_power=much"], "prior_power=much: expected a number"),
         (["train", "own_data:classification"], "train: no such list or folder; name yours with --set data.train="),
         (["evaluate", "nowhere"], "nowhere: no such run"),
         (["evaluate", "."], "not the folder of a run, it has no recipe.json"),
         (["predict", "nowhere", "image.png"], "nowhere: no such run"),
-        (["predict", "nowhere", "."], ".: expected images in the folder, found none"),
-        (["report", "nowhere"], "nowhere is not the folder of a run"),
-        (["recipes", "--check", "tiny:nothing"], "no such function"),
+        (["report", "nowhere"], "nowhere: no such run"),
+        (["recipes", "--check", "tiny:nothing"], "no such recipe"),
         (["data", "counts", "nowhere"], "nowhere: no such list, folder or file of images"),
         (["data", "check", "nowhere"], "nowhere: no such list"),
         (["data", "long-tail", "nowhere", "--output", "lt.txt"], "nowhere: no such list"),
@@ -54,20 +53,35 @@ def python(code, *words, folder):
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"]])
-def test_help_comes_without_importing_torch(words, tmp_path):
+HELP = [f"{command} --help" for command in ("", "demo", "recipes", "train", "evaluate", "predict", "report", "data")]
+REFUSED = [
+    *("fly", "train", "train --fly", "train tiny:ce --imgsz 640", "train tiny:ce --epochs many"),
+    *("train tiny:sofmax_eql", "train own:recipe", "train tiny:ce --set imgsz=640", "recipes --check tiny:nothing"),
+    *("evaluate gone", "evaluate . --set a=1", "predict gone image.jpg", "report gone"),
+]
+
+
+def test_help_and_refusals_come_without_importing_torch(tmp_path):
     code = """
 import sys
 from equigrad.cli import main
-try:
-    main(sys.argv[1:])
-finally:
-    print("torch" in sys.modules, file=sys.stderr)
+for line in sys.stdin.read().splitlines():
+    try:
+        code = main(line.split())
+    except SystemExit as usage:
+        code = usage.code
+    print(f"{line}: {code}, torch {'torch' in sys.modules}")
 """
-    done = python(code, *words, folder=tmp_path)
-    assert done.returncode == 0
-    assert "usage: equigrad" in done.stdout
-    assert done.stderr.strip() == "False"
+    line = [sys.executable, "-c", code]
+    lines = "\n".join(HELP + REFUSED)
+    done = subprocess.run(line, input=lines, cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = [line for line in done.stdout.splitlines() if ", torch " in line]
+    assert [line for line in shown if line.endswith(": 0, torch False")] == [
+        f"{words}: 0, torch False" for words in HELP
+    ]
+    assert [line.rpartition(", ")[2] for line in shown] == ["torch False"] * len(HELP + REFUSED)
+    assert done.stdout.count("usage: equigrad") == len(HELP)
+    assert len(done.stderr.splitlines()) == len(REFUSED)
 
 
 @pytest.mark.parametrize("missing", ["torchvision", "lightning"])

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, strategies as st
 
-from equigrad.settings import differences, from_json, list_settings, override, to_json
+from equigrad.settings import choices_of, differences, from_json, list_settings, override, parse_text, to_json
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,17 @@ class Square:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """A dot, which must be somewhere.
+
+    Args:
+        centre: of it.
+    """
+
+    centre: int
+
+
+@dataclass(frozen=True)
 class Drawing:
     """A drawing.
 
@@ -132,7 +143,7 @@ class Drawing:
         file: where it goes.
     """
 
-    shape: Circle | Square = field(default_factory=Circle)
+    shape: Circle | Square | Dot = field(default_factory=Circle)
     colours: tuple[str, ...] = ("red",)
     size: tuple[int, int] = (3, 4)
     file: Path | None = None
@@ -140,7 +151,8 @@ class Drawing:
 
 drawings = st.builds(
     Drawing,
-    shape=st.builds(Circle, st.floats(allow_nan=False)) | st.builds(Square, st.integers(), st.none() | st.just(2.5)),
+    shape=st.builds(Circle, st.floats(allow_nan=False, allow_infinity=False))
+    | st.builds(Square, st.integers(), st.none() | st.just(2.5)),
     colours=st.lists(st.text()).map(tuple),
     size=st.tuples(st.integers(), st.integers()),
     file=st.none() | st.sampled_from([Path("a/b.png"), Path("none")]),
@@ -155,12 +167,12 @@ def test_settings_come_back_from_json_as_they_were(drawing):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shape": {"type": "Triangle"}}, "shape: expected Circle or Square, got Triangle"),
-        ({"shape": {"type": "os:system", "radius": 1}}, "shape: expected Circle or Square, got os:system"),
+        ({"shape": {"type": "Triangle"}}, "shape: expected Circle or Square or Dot, got Triangle"),
+        ({"shape": {"type": "os:system", "radius": 1}}, "shape: expected Circle or Square or Dot, got os:system"),
         ({"shape": {"type": "Circle", "radius": "wide"}}, r"shape\.radius: expected a number, got 'wide'"),
         ({"shape": {"type": "Circle", "radius": True}}, r"shape\.radius: expected a number, got True"),
         ({"shape": {"type": "Circle", "radius": 1, "rim": 2}}, r"shape\.rim: Circle has no such field"),
-        ({"shape": {"type": "Circle"}}, r"shape\.radius: missing"),
+        ({"shape": {"type": "Dot"}}, r"shape\.centre: missing"),
         ({"size": [1, 2, 3]}, "size: expected 2 values, got 3"),
         ({"colours": "red"}, "colours: expected a text, several"),
         ({"type": "Picture"}, "settings: expected Drawing, got Picture"),
@@ -171,6 +183,19 @@ def test_json_that_is_no_such_settings_is_refused_with_the_path_of_the_field(cha
         from_json(Drawing, {**to_json(Drawing()), **change})
 
 
+def test_a_field_that_an_earlier_version_did_not_have_takes_its_default():
+    content = to_json(Drawing(shape=Square(side=7)))
+    del content["shape"]["radius"], content["colours"]
+    assert from_json(Drawing, content) == Drawing(shape=Square(side=7))
+
+
+def test_a_wrong_word_gets_the_nearest_right_one():
+    kind = Literal["efl", "eqfl"] | Literal["sigmoid_eql"] | None
+    with pytest.raises(ValueError, match="expected none or one of efl, eqfl or sigmoid_eql; did you mean efl"):
+        parse_text("elf", kind, "method")
+    assert choices_of(kind) == ["efl", "eqfl", "sigmoid_eql"]
+
+
 def test_only_plain_data_and_dataclasses_are_settings():
     with pytest.raises(TypeError, match="plain data or a dataclass, got function"):
         to_json(Drawing(shape=lambda: None))
@@ -179,7 +204,7 @@ def test_only_plain_data_and_dataclasses_are_settings():
 def test_a_field_of_several_classes_is_set_by_class_name_and_keeps_what_they_share():
     drawing = override(Drawing(shape=Circle(radius=7.0)), ["shape=Square", "shape.side=5"])
     assert drawing.shape == Square(side=5, radius=7.0)
-    with pytest.raises(ValueError, match="--set shape=Triangle: expected Circle or Square"):
+    with pytest.raises(ValueError, match="--set shape=Triangle: expected Circle or Square or Dot"):
         override(Drawing(), ["shape=Triangle"])
 
 
@@ -195,7 +220,7 @@ def test_a_wrong_name_gets_the_nearest_right_one(assignment, hint):
 def test_every_setting_is_listed_with_its_value_kind_and_text():
     listed = {setting.path: setting for setting in list_settings(Drawing())}
     assert list(listed) == ["shape", "shape.radius", "colours", "size", "file"]
-    assert listed["shape"] == ("shape", "Circle | Square", "Circle", "what is drawn.")
+    assert listed["shape"] == ("shape", "Circle | Square | Dot", "Circle", "what is drawn.")
     assert listed["shape.radius"] == ("shape.radius", "a number", 1.0, "from the centre to the rim, in pixels.")
     assert listed["file"].kind == "none or a path"
 

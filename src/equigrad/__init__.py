@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         copy_statistics as copy_statistics,
         one_batch as one_batch,
     )
+    from equigrad.trained import load as load
 else:
     # Imported at first use, so that the command line can answer `--help` without torch.
     __getattr__, __dir__, __all__ = lazy_exports(
@@ -114,5 +115,6 @@ else:
             ],
             "sampling": ["ClassBalancedSampler", "RepeatFactorSampler"],
             "statistics": ["GradientStatistics", "copy_statistics", "one_batch"],
+            "trained": ["load"],
         },
     )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.errors import reason
+
 _SUFFIX = ".npy"
 _KINDS = "biufSU"  # truth values, numbers and text; others may be pickled
 _ALWAYS_ALLOWED = 1 << 27  # bytes of an array that are read however well they were compressed
@@ -36,8 +38,8 @@ def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, NDAr
                 raise ValueError(f"expected an array named {missing[0]!r}, found {', '.join(sorted(infos)) or 'none'}")
             return {name: _array(archive, infos[name]) for name in infos if names is None or name in names}
     except Exception as error:  # zipfile and numpy raise nearly anything on damaged files
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{file}: not a readable .npz file of plain arrays ({reason:.200})") from None
+        text = reason(error) or type(error).__name__
+        raise ValueError(f"{file}: not a readable .npz file of plain arrays ({text:.200})") from None
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

@@ -53,8 +53,8 @@ def norcal(
     """
     _check_power("power", power)
     _check_logits("logits_or_probs", logits_or_probs)
-    log_prior = _floored(_checked_prior(prior, logits_or_probs.shape[1] - int(background))).log()
-    log_divisors = F.pad(power * log_prior, (0, int(background)))  # background: divided by exp(0)
+    checked = _checked_prior(prior, logits_or_probs.shape[1] - int(background))
+    log_divisors = _log_divisors(checked, power, background=background)
     log_scores = _log_scores(logits_or_probs, form)
     calibrated = log_scores - _per_column(log_divisors, log_scores)
     scores = calibrated.softmax(dim=1) if renormalize else calibrated.exp()
@@ -76,9 +76,7 @@ def adjust_logits(logits: Tensor, prior: Sequence[float] | Tensor, *, strength: 
     """
     _check_power("strength", strength)
     _check_logits("logits", logits)
-    counts = _checked_prior(prior, logits.shape[1])
-    margins = ((counts / counts.sum()) ** strength + ADJUSTMENT_FLOOR).log()
-    return logits - _per_column(margins, logits)
+    return logits - _per_column(_margins(_checked_prior(prior, logits.shape[1]), strength), logits)
 
 
 class NorCalScores:
@@ -92,7 +90,8 @@ class NorCalScores:
     def __init__(self, prior: Sequence[float] | Tensor, *, power: float) -> None:
         _check_power("power", power)
         self.prior = _checked_prior(prior).cpu().clone()
-        self.power = power
+        # Made and checked once: an exported model holds the numbers alone.
+        self.log_divisors = _log_divisors(self.prior, power, background=True)
 
     def num_logits(self, num_classes: int) -> int:
         """The categories and the background."""
@@ -101,7 +100,10 @@ class NorCalScores:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Calibrated scores (N, C, ...) of logits (N, C + 1, ...): the foreground only, as a head expects."""
-        return norcal(logits, self.prior, power=self.power)[:, :-1]
+        _check_columns(logits, len(self.log_divisors))
+        log_scores = _log_scores(logits, "exp")
+        scores = (log_scores - _per_column(self.log_divisors, log_scores)).softmax(dim=1)
+        return scores.to(logits.dtype)[:, :-1]
 
 
 class AdjustedScores:
@@ -118,7 +120,7 @@ class AdjustedScores:
         _check_power("strength", strength)
         self.scores = scores
         self.prior = _checked_prior(prior).cpu().clone()
-        self.strength = strength
+        self.margins = _margins(self.prior, strength)
 
     def num_logits(self, num_classes: int) -> int:
         """As many as the scores inside need."""
@@ -127,9 +129,9 @@ class AdjustedScores:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Scores (N, C) of logits (N, num_logits)."""
-        categories, others = logits.tensor_split((len(self.prior),), dim=1)
-        adjusted = adjust_logits(categories, self.prior, strength=self.strength)
-        return self.scores(torch.cat([adjusted, others], dim=1))
+        _check_columns(logits, self.scores.num_logits(len(self.prior)))
+        margins = F.pad(self.margins, (0, logits.shape[1] - len(self.margins)))
+        return self.scores(logits - _per_column(margins, logits))
 
 
 def norcal_detections(scores: Tensor, labels: Tensor, prior: Sequence[float] | Tensor, *, power: float) -> Tensor:
@@ -195,6 +197,16 @@ def _floored(prior: Tensor) -> Tensor:
     return prior.clamp(min=prior[prior > 0].min())
 
 
+def _margins(prior: Tensor, strength: float) -> Tensor:
+    """What logit adjustment takes from the logits, (C,)."""
+    return ((prior / prior.sum()) ** strength + ADJUSTMENT_FLOOR).log()
+
+
+def _log_divisors(prior: Tensor, power: float, *, background: bool) -> Tensor:
+    """What NorCal takes from the logits; the background, the last column, is divided by exp(0)."""
+    return F.pad(power * _floored(prior).log(), (0, int(background)))
+
+
 def _check_power(name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be finite and not negative, got {value}")
@@ -203,6 +215,12 @@ def _check_power(name: str, value: float) -> None:
 def _check_logits(name: str, logits: Tensor) -> None:
     if logits.dim() < 2 or not logits.is_floating_point():
         raise ValueError(f"{name} must be floating point (N, C, ...), got {logits.dtype} {tuple(logits.shape)}")
+
+
+def _check_columns(logits: Tensor, num_logits: int) -> None:
+    _check_logits("logits", logits)
+    if logits.shape[1] != num_logits:
+        raise ValueError(f"logits must have {num_logits} columns, got {tuple(logits.shape)}")
 
 
 def _log_scores(logits_or_probs: Tensor, form: str) -> Tensor:

@@ -5,12 +5,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from equigrad.commands import data, demo, evaluate, predict, recipes, report, train
-from equigrad.commands.exit_codes import FAILED
+from equigrad.commands import compare, data, demo, evaluate, export, predict, recipes, report, train
+from equigrad.commands.exit_codes import FAILED, STOPPED
+from equigrad.commands.parser import OneLineParser
 from equigrad.commands.version import ShowVersion
 from equigrad.errors import one_line
 
 _TRAIN_EXTRA = [
+    "contourpy",
+    "hotcoco",
     "lightning",
     "matplotlib",
     "msgspec",
@@ -45,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         print("equigrad: interrupted", file=sys.stderr)
-        return FAILED
+        return STOPPED
     return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="equigrad", description="Training recognisers on long-tailed data.")
+    parser = OneLineParser(prog="equigrad", description="Training recognisers on long-tailed data.")
     parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (demo, recipes, train, evaluate, predict, report, data):
+    for command in (demo, recipes, train, evaluate, predict, export, report, compare, data):
         command.add_parser(commands)
     return parser

@@ -81,7 +81,9 @@ class DistillationLoss(nn.Module):
             if reduction != "none":  # a compiler joins the operations of the plain formula
                 labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
                 divisor = divisor_of(logits, labels, reduction, normalizer)
-                distance = distance.sum() if divisor is None else distance.sum() / divisor.clamp(min=1e-300)
+                distance = (
+                    distance.sum() if divisor is None else distance.sum() / torch.as_tensor(divisor).clamp(min=1e-300)
+                )
             return (1 - self.weight) * base_loss + (self.weight * distance).to(base_loss.dtype)
         # The base gives its gradient at once and the teacher's is added to it in place: autograd would hold both apart.
         leaf = logits.detach().requires_grad_(logits.requires_grad)
@@ -91,16 +93,16 @@ class DistillationLoss(nn.Module):
         run = BlockwisePass(logits, divisor, kernels=kernels_for(logits.device))
         run.loss += (1 - self.weight) * base_loss.detach() * run.safe_divisor
         if run.gradient is not None:
-            undivided = (run.safe_divisor / run.stored_divisor).to(base_loss.dtype)
-            (gradient,) = torch.autograd.grad(base_loss, leaf, undivided)
+            undivided = run.safe_divisor / run.stored_divisor
+            (gradient,) = torch.autograd.grad(base_loss, leaf, torch.ones_like(base_loss) * undivided)
             run.gradient = run.flatten(gradient).mul_(1 - self.weight)
         with torch.no_grad():
             is_ignored = None if labels.shape == logits.shape else run.flatten(labels == IGNORE)
             self._add_divergence(run, is_ignored, run.flatten(teacher_logits.detach()))
-        loss: Tensor = ClosedForm.apply(logits, run.graph_anchor, run)
+        loss: Tensor = ClosedForm.apply(logits, run)
         return loss
 
-    def num_counted(self, labels: Tensor) -> int | None:
+    def num_counted(self, labels: Tensor) -> float | None:
         """The samples that "mean" divides by, those of the base."""
         return self.base.num_counted(labels)
 
@@ -111,7 +113,7 @@ class DistillationLoss(nn.Module):
             probs = target.exp()
             divergence = target.sub_(student).mul_(probs).sum(1, keepdim=True).double()
             factor = self.weight * self.temperature / run.stored_divisor
-            gradient = student.exp_().sub_(probs).mul_(factor.to(run.dtype))
+            gradient = student.exp_().sub_(probs).mul_(factor)
             if is_ignored is not None:
                 divergence.masked_fill_(is_ignored[block.samples].unsqueeze(1), 0.0)
                 gradient.masked_fill_(is_ignored[block.samples].unsqueeze(1), 0.0)

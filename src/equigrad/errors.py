@@ -1,5 +1,7 @@
 """The error a user is meant to read."""
 
+import os
+
 from equigrad.terminal import printable
 
 
@@ -8,5 +10,16 @@ class EngineError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text without line breaks, and without anything else that a terminal would obey."""
-    return printable(" ".join(str(error).split()))
+    """An error's text without line breaks, and without anything else that a terminal would obey.
+
+    An error of the system is `file: No such file or directory`, without its number.
+    """
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{printable(os.fsdecode(error.filename))}: {reason(error)}"
+    return reason(error)
+
+
+def reason(error: BaseException) -> str:
+    """The text of an error for a message that has named the file already."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return printable(" ".join(text.split()))

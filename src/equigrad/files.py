@@ -20,7 +20,8 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
     """
     # With the process id in the name, two processes that write the same file do not mix.
     temporary = file.with_name(f".{file.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    raw = _open_locked(temporary)
+    with naming(file):
+        raw = _open_locked(temporary)
     try:
         with io.BufferedWriter(raw) as stream:
             yield stream
@@ -37,13 +38,17 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """An error of the disk inside gets the name of the file; the system gives none when a write fails."""
+    """An error of the disk inside gets the name of the file; the system gives none, or that of the temporary file."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno is None:
+        if error.errno is None or not (error.filename is None or _is_temporary(error.filename)):
             raise
         raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+def _is_temporary(name: str | bytes | os.PathLike[str]) -> bool:
+    return os.fsdecode(name).endswith(TEMPORARY_SUFFIX)
 
 
 def write_atomically(file: Path, content: bytes) -> None:

@@ -1,12 +1,18 @@
-"""Names of the files in a run folder. Whoever writes or reads one takes its name from here."""
+"""Names of the files in a run folder, and what they say about the run; whoever writes or reads one looks here."""
 
+import json
+import shlex
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from equigrad.errors import EngineError, one_line
 
 RECIPE = "recipe.json"  # settings, versions, seed and commands
 METRICS = "metrics.jsonl"  # the numbers of every logged step
 TENSORBOARD = "tensorboard"  # the same for TensorBoard
 STATISTICS = "statistics.npz"  # gradient statistics over time
 CHECKPOINTS = "checkpoints"  # state to resume from
+BEST = Path(CHECKPOINTS, "best.pt")  # state at the best evaluation
 CATEGORIES = "categories.json"  # names, groups and counts of the training categories
 EVALUATION = "evaluation.json"  # metrics of the test set and of each category
 PREDICTIONS = "predictions"  # folder of what the model says about the test set
@@ -15,3 +21,68 @@ LABEL_MAPS = Path(PREDICTIONS, "label_maps")  # of segmenters
 COMPARISONS = "comparisons"  # folder of pictures of this run beside others
 REPORT = "report.html"  # the page of the run
 LOCK = ".lock"  # held by the process that writes in the folder; says which
+
+FORMAT = 2
+"""Version of `recipe.json`; it changes when older readers would misunderstand the file."""
+
+
+class Standing(NamedTuple):
+    """How far a run has come."""
+
+    step: int  # of its last checkpoint
+    last_step: int
+    is_finished: bool  # trained and evaluated
+
+    def __str__(self) -> str:
+        missing = "" if self.is_finished or self.step < self.last_step else ", without its evaluation"
+        return f"step {self.step:,} of {self.last_step:,}{missing}"
+
+
+def read_recipe(folder: Path) -> dict[str, Any]:
+    """`recipe.json` of a run; EngineError with one line if it is missing or cannot be understood."""
+    file = folder / RECIPE
+    if not folder.is_dir():
+        raise EngineError(f"{folder}: no such run; expected a folder that `equigrad train` made")
+    if not file.is_file():
+        raise EngineError(f"{folder}: not the folder of a run, it has no {RECIPE}")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise EngineError(f"{file}: not JSON ({one_line(error)})") from None
+    if not isinstance(content, dict) or "format" not in content:
+        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained anew")
+    if content["format"] != FORMAT:
+        raise EngineError(f"{file}: format {content['format']!r} is not known here, expected {FORMAT}")
+    if not isinstance(content.get("starts"), list) or not isinstance(content.get("settings"), dict):
+        raise EngineError(f"{file}: expected the fields starts and settings")
+    return content
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted((folder / CHECKPOINTS).glob("step_*.pt"))
+
+
+def standing(folder: Path) -> Standing | None:
+    """How far the run in a folder has come; None if its files do not tell."""
+    try:
+        start = read_recipe(folder)["starts"][-1]
+        last_step = start["last_step"]
+        steps = [int(file.stem.removeprefix("step_")) for file in checkpoint_files(folder)]
+    except (EngineError, IndexError, KeyError, TypeError, ValueError):
+        return None
+    if not isinstance(last_step, int):
+        return None
+    step = max(steps, default=0)
+    return Standing(step, last_step, step >= last_step and (folder / EVALUATION).exists())
+
+
+def unfinished_note(folder: Path) -> str | None:
+    """One line on a run that has steps left, with the command that goes on; None for any other folder."""
+    found = standing(folder)
+    if found is None or found.step >= found.last_step:
+        return None
+    command = shlex.join(
+        ["equigrad", "train", str(read_recipe(folder).get("recipe")), "--run", str(folder), "--resume"]
+    )
+    return f"{folder}: the run is not finished, {found}; to go on: {command}"

@@ -135,7 +135,7 @@ def parse_text(text: str, kind: Any, path: str) -> Any:
             return _parse_as(text, option)
         except (ValueError, KeyError, TypeError):
             continue
-    raise ValueError(f"--set {path}={text}: expected {describe(kind)}")
+    raise ValueError(f"--set {path}={text}: expected {describe(kind)}{nearest(text, choices_of(kind))}")
 
 
 def describe(kind: Any) -> str:
@@ -151,11 +151,23 @@ def describe(kind: Any) -> str:
     return _NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
+def choices_of(kind: Any) -> list[str]:
+    """The words of a type that takes certain words."""
+    literals = (option for option in _options(kind) if typing.get_origin(option) is Literal)
+    return [str(choice) for literal in literals for choice in typing.get_args(literal)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names nearest to a wrong one, as the end of a message."""
     known = list(dict.fromkeys(known))
-    by_last_part = [path for path in known if path.rpartition(".")[2] == name.rpartition(".")[2]]
-    found = by_last_part or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    last, last_of = name.rpartition(".")[2], {path: path.rpartition(".")[2] for path in known}
+    near = difflib.get_close_matches(last, set(last_of.values()), n=3, cutoff=0.8)
+    found = (
+        [path for path in known if last_of[path] == last]
+        or [path for path in known if last_of[path] in near]
+        or [path for path in known if last in last_of[path].split("_")]  # batch, workers
+        or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    )
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 
@@ -205,16 +217,21 @@ def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:
 
 def _from_object(kind: Any, content: Mapping[str, Any], path: str) -> Any:
     kinds, place = typing.get_type_hints(kind), f"{path}." if path else ""
-    fields = [field.name for field in dataclasses.fields(kind)]
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     if unknown := sorted(content.keys() - {_TYPE, *fields}):
         raise ValueError(f"{place}{unknown[0]}: {kind.__name__} has no such field")
-    if missing := [name for name in fields if name not in content]:
+    # A file of an earlier version lacks the fields that were added since; their defaults are what was done before.
+    if missing := [name for name, field in fields.items() if name not in content and not _has_default(field)]:
         raise ValueError(f"{place}{missing[0]}: missing")
-    values = {name: from_json(kinds[name], content[name], f"{place}{name}") for name in fields}
+    values = {name: from_json(kinds[name], content[name], f"{place}{name}") for name in fields if name in content}
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path or 'settings'}: {error}") from error
+
+
+def _has_default(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _options(kind: Any) -> list[Any]:
@@ -269,7 +286,12 @@ def _parse_as(text: str, kind: Any) -> Any:
         return {"none": None, "null": None}[text.lower()]
     if kind is bool:
         return {"true": True, "false": False}[text.lower()]
-    if kind in (int, float, str, Path):
+    if kind is float:
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{text} is not a number to compute with")
+        return number
+    if kind in (int, str, Path):
         return kind(text)
     if typing.get_origin(kind) is Literal:
         return {str(choice): choice for choice in typing.get_args(kind)}[text]

@@ -50,6 +50,11 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     return values
 
 
+def is_host(values: Tensor) -> bool:
+    """Whether to look at a value costs nothing: a device would have to be waited for, and a compiler breaks there."""
+    return values.is_cpu and not torch.compiler.is_compiling()
+
+
 def is_recomputing() -> bool:
     """Whether `torch.utils.checkpoint` repeats a forward pass that has been recorded already.
 
@@ -145,9 +150,8 @@ class GradientStatistics(BatchedState):
     @property
     def ratio(self) -> Tensor:
         """G_j, (C,). Infinite, hence balanced, until a negative gradient arrives."""
-        return torch.where(self.negative > 0, self.positive / self.negative, torch.inf)
+        return (self.positive / self.negative).nan_to_num_(nan=torch.inf, posinf=torch.inf)  # 0 / 0 is NaN
 
-    @torch.no_grad()
     def update(self, positive: Tensor, negative: Tensor, divisor: Tensor | float | None = None) -> None:
         """Add one batch as if all ranks were one; every rank must call, also without samples.
 
@@ -173,14 +177,25 @@ class GradientStatistics(BatchedState):
         if is_distributed():
             calls = _joined_over_ranks(calls)
         with nullcontext() if torch.compiler.is_compiling() else _adding:
-            sums = torch.stack([self.positive, self.negative]).mul_(self.kept)
-            for positive, negative, count in calls:
-                # Without a sample on any rank the sums are zero too: 0 / tiny adds nothing.
-                count = _count(count, sums).clamp(min=torch.finfo(torch.float64).tiny)
-                sums.addcdiv_(torch.stack([positive, negative]).double(), count, value=1 / micro_batches)
-            is_finite = sums.isfinite().all()
-            self.positive.copy_(torch.where(is_finite, sums[0], self.positive))
-            self.negative.copy_(torch.where(is_finite, sums[1], self.negative))
+            before = positive, negative = self.positive, self.negative
+            if self.half_life is not None:
+                positive, negative = positive * self.kept, negative * self.kept
+            for call in calls:
+                share = _share(call.divisor, positive, micro_batches)
+                if isinstance(share, float):
+                    positive = torch.add(positive, call.positive, alpha=share)
+                    negative = torch.add(negative, call.negative, alpha=share)
+                else:
+                    positive = torch.addcmul(positive, call.positive, share)
+                    negative = torch.addcmul(negative, call.negative, share)
+            if is_host(positive) and math.isfinite(positive.dot(negative).item()):
+                # One operation for the usual batch: nothing that is not finite has a finite product.
+                before[0].copy_(positive)
+                before[1].copy_(negative)
+                return
+            is_finite = positive.isfinite().all() & negative.isfinite().all()
+            before[0].copy_(torch.where(is_finite, positive, before[0]))
+            before[1].copy_(torch.where(is_finite, negative, before[1]))
             self.skipped.add_(~is_finite)
 
     def reset(self) -> None:
@@ -208,6 +223,15 @@ class GradientStatistics(BatchedState):
             self.skipped.zero_()
 
 
+def _share(divisor: Tensor | float | None, like: Tensor, micro_batches: int) -> Tensor | float:
+    """What the sums of a call are multiplied by; a number where the host may look at it."""
+    # Without a sample on any rank the sums are zero too, and any number will do.
+    if is_host(like):
+        return 1 / (micro_batches * ((1.0 if divisor is None else float(divisor)) or 1.0))
+    count = micro_batches * _count(divisor, like)
+    return torch.where(count > 0, count, 1.0).reciprocal()
+
+
 def _count(divisor: Tensor | float | None, like: Tensor) -> Tensor:
     """A divisor as a float64 tensor on the device of `like`; 1 if there is none."""
     if isinstance(divisor, Tensor):
@@ -217,10 +241,11 @@ def _count(divisor: Tensor | float | None, like: Tensor) -> Tensor:
 
 
 def _join_by_divisor(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
-    """Add up calls that share a divisor, the same object: that does not depend on values, so all ranks do the same."""
+    """Add up calls that share a divisor, the same Tensor or none: that does not depend on values, nor on the rank."""
     groups: list[list[RecordedCall]] = []
     for call in calls:
-        group = next((group for group in groups if group[0].divisor is call.divisor), None)
+        is_number = isinstance(call.divisor, float)  # which Python may share between equal numbers
+        group = next((group for group in groups if group[0].divisor is call.divisor and not is_number), None)
         if group is None:
             groups.append([call])
         else:

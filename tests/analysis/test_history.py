@@ -30,6 +30,14 @@ def test_a_resumed_run_names_all_its_commands(tmp_path):
     assert run.commands == [["train", "x"], ["train", "x", "--resume"]]
 
 
+def test_checks_on_a_part_of_the_test_set_are_their_first_metric_and_what_is_no_fraction_is_left_out(tmp_path):
+    wrong = ([], {}, 3, {"AP": "high"}, {"AP": None}, {"AP": 10**400})
+    metrics = [{"step": step, "check": check} for step, check in enumerate(wrong)]
+    metrics += [{"step": 50, "check": {"AP": 0.25, "APr": 0.1}}, {"step": 100, "check": {"AP": 1}}]
+    run = RunHistory.load(write_run(tmp_path / "run", metrics=metrics))
+    assert run.checks == [(50, "AP", 0.25), (100, "AP", 1.0)]
+
+
 def test_statistics_and_evaluation_may_be_absent(tmp_path):
     run = RunHistory.load(write_run(tmp_path / "run", statistics=None, evaluation=None))
     assert (run.statistics, run.evaluation) == ({}, None)
@@ -64,12 +72,12 @@ def changed_category(**fields):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"recipe": None}, r"recipe\.json is missing"),
+        ({"recipe": None}, r"recipe\.json: no such file"),
         ({"recipe": [1]}, r"recipe\.json: must hold one object, got list"),
         ({"recipe": recipe(starts=3)}, r"recipe\.json: starts must be a list"),
         ({"recipe": recipe(command="train")}, r"recipe\.json: command must be a list of words, got str"),
         ({"recipe": recipe(settings=[])}, r"recipe\.json: settings must be an object, got list"),
-        ({"metrics": None}, r"metrics\.jsonl is missing"),
+        ({"metrics": None}, r"metrics\.jsonl: no such file"),
         ({"metrics": [{"step": 1}, {"loss": 1}]}, r"metrics\.jsonl: line 2 must be an object with a step"),
         ({"statistics": without("steps")}, r"statistics\.npz: steps must be"),
         ({"statistics": statistics([1.0] * 6, steps=(50, 0, 100))}, r"statistics\.npz: steps must ascend"),
@@ -89,6 +97,10 @@ def changed_category(**fields):
         ({"evaluation": {"result": {"AP": True}}}, r"result\.AP must be a fraction"),
         ({"evaluation": {"result": {"AP": 0.1}, "categories": {}}}, r"categories must be a list, got dict"),
         ({"evaluation": changed_category(name=3)}, r"categories\[2\]\.name must be text, got int"),
+        (
+            {"evaluation": changed_category(num_test="2")},
+            r"categories\[2\]\.num_test must be a whole number from 0, got '2'",
+        ),
         ({"evaluation": changed_category(count=-1)}, r"categories\[2\]\.count must be a whole number from 0, got -1"),
         ({"evaluation": changed_category(group=1)}, r"categories\[2\]\.group must be text, got int"),
         ({"evaluation": changed_category(group=None)}, r"categories\[2\]\.group is missing, though"),
@@ -139,7 +151,7 @@ def test_nothing_is_unpickled(tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="is not the folder of a run"):
+    with pytest.raises(ValueError, match="nowhere: no such run"):
         RunHistory.load(tmp_path / "nowhere")
 
 
@@ -176,6 +188,15 @@ def test_rows_of_an_evaluator_become_categories_with_their_metrics(tmp_path):
     assert [dict(category.metrics) for category in made.categories] == [{"accuracy": 0.25}, {"accuracy": None}]
     made.save(tmp_path)
     assert Evaluation.load(tmp_path) == made
+
+
+@pytest.mark.parametrize("name", ["num_test", "num_pixels", "num_instances"])
+def test_the_test_samples_of_a_category_are_kept_whatever_they_are(tmp_path, name):
+    rows = [{"name": "cat", "count": 3, "group": "few", name: 7, "accuracy": 0.5}]
+    Evaluation.from_rows({"Overall": 0.5}, rows).save(tmp_path)
+    (category,) = Evaluation.load(tmp_path).categories
+    assert category.num_test == 7
+    assert category.metrics == {"accuracy": 0.5}
 
 
 def test_text_and_whole_numbers_of_a_category_are_left_to_other_readers(tmp_path):

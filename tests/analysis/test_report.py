@@ -92,6 +92,15 @@ def test_runs_without_statistics_or_evaluation_are_said_to_be_so(folders, tmp_pa
     assert "bce keeps no" not in text
 
 
+def test_checks_on_a_part_of_the_test_set_are_shown_as_such(tmp_path):
+    metrics = [{"step": 50, "check": {"AP<b>": 0.25}}, {"step": 1100, "check": {"AP<b>": 0.3}}]
+    page = write_report([write_run(tmp_path / "bce", metrics=metrics)], tmp_path / "page.html").read_text()
+    expected = (
+        "While bce was trained, a part of the test set was evaluated: AP&lt;b&gt; 25.0 at step 50, 30.0 at step 1,100."
+    )
+    assert expected in page
+
+
 def test_without_any_statistics_the_figures_are_left_out(tmp_path):
     folder = write_run(tmp_path / "ce", statistics=None)
     text = without_plotly(write_report([folder], tmp_path / "report.html"))

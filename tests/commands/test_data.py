@@ -1,10 +1,13 @@
 """`equigrad data` on images with labels: counts, checks and long-tailed subsets."""
 
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 
 from commands.running_commands import equigrad
+from detection_on_disk import coco, write_json
 from images_on_disk import write_images, write_list, zip_folder
 
 
@@ -128,3 +131,43 @@ def test_the_name_of_a_missing_file_does_not_move_the_terminal(tmp_path):
     done = equigrad("data", "counts", "\x1b[2J\nnowhere", folder=tmp_path)
     assert done.err.startswith(r"equigrad: \x1b[2J nowhere: no such list")
     assert done.err.count("\n") == 1
+
+
+def test_a_folder_of_an_archive_is_data(photos):
+    zipped = zip_folder(photos, photos / "all.zip")
+    done = equigrad("data", "check", zipped / "train", "--test", zipped / "test")
+    assert done.code == 0, done.err
+    assert f"21 images of {zipped}/train and" in done.out
+    done = equigrad("data", "check", zipped / "val")
+    assert done.err.endswith("all.zip/val: no such folder in the archive; it has test, train\n")
+
+
+def test_a_published_list_is_recognised_by_its_name_and_totals(tmp_path):
+    np.savez(tmp_path / "images.npz", images=np.zeros((20_000, 1, 1, 3), np.uint8))
+    lines = [f"{index} {index % 1000}\n" for index in range(20_000)]
+    file = tmp_path / "ImageNet_LT_val.txt"
+    file.write_text("".join(lines))
+    done = equigrad("data", "check", file, "--root", tmp_path / "images.npz")
+    assert done.code == 0, done.err
+    assert "this is ImageNet-LT val as published: 20,000 images, 1,000 categories" in done.out
+    file.write_text("".join(lines[:-1]))
+    done = equigrad("data", "check", file, "--root", tmp_path / "images.npz")
+    assert "not ImageNet-LT val as published: 19,999 images instead of 20,000, 19 images of the rarest" in done.out
+
+
+def test_a_split_that_cifar_does_not_have_is_refused(photos):
+    done = equigrad("data", "counts", photos / "train", "--split", "val")
+    assert (done.code, "--split: expected train or test" in done.err) == (1, True)
+
+
+def test_checks_and_counts_start_without_torch(tmp_path):
+    write_json(tmp_path / "a.json", coco())
+    write_images(tmp_path / "photos", {"cat": 1, "dog": 1})
+    code = (
+        "import sys\nfrom equigrad.cli import main\n"
+        "for words in (['check', 'a.json'], ['counts', 'a.json'], ['check', 'photos'], ['counts', 'photos']):\n"
+        "    assert main(['data', *words]) == 0\n"
+        "print([name for name in ('torch', 'torchvision', 'matplotlib', 'lightning') if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stdout.splitlines()[-1] == "[]"

@@ -77,7 +77,10 @@ def test_norcal_lowers_the_scores_of_frequent_categories(tmp_path, annotations, 
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--norcal", "1"], "--norcal needs the counts"), (["--set", "method=norcal", "--output", "x"], "--set changes")],
+    [
+        (["--norcal", "1"], "--norcal needs the counts"),
+        (["--set", "method=norcal", "--output", "x"], "--set and --best are for a run"),
+    ],
 )
 def test_norcal_of_detections_says_what_it_lacks(annotations, predictions, capsys, words, message):
     assert main(["evaluate", str(predictions), "--annotations", str(annotations), *words]) == 1

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from torch.testing import assert_close
 
 from commands.running_commands import FEW_GLYPHS, SHORT_RUN, equigrad
 from equigrad.cli import main
+from equigrad.engine.checkpoint import load_weights
 from equigrad.recipes import semantic_segmentation
 from equigrad.settings import list_settings
 from equigrad.tasks.classification.run import build_model
@@ -49,6 +51,7 @@ def help_of(capsys, monkeypatch):
 def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
     entries = help_of("own_data:detection")
     assert {setting.path for setting in list_settings(load("own_data:detection"))} <= entries.keys()
+    assert (entries["detector"][0], entries["method"][0]) == ("atss", "none")  # as arguments, not as classes
     expected = {
         "method.loss.focus_scale": ("8.0", "s, the largest extra focus; ", "[a number]"),
         "data.images": ("images", "folder or `.zip` file", "[a path]"),
@@ -61,16 +64,19 @@ def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
         assert shown == value
         assert about.startswith(purpose)
         assert about.endswith(kind)
-    assert entries["preprocessing.short"][0] == "320,352,384,416,448,480"
+    assert entries["preprocessing.short"][0] == "176,192,208,224,240,256"
     assert "[SigmoidEql | Efl | Eqfl | QualityFocal | FocalEql]" in entries["method.loss"][1]
 
 
 def test_the_help_names_the_arguments_of_the_recipe_and_the_flags(capsys):
     assert train("own_data:detection", "--help") == 0
     shown = " ".join(capsys.readouterr().out.split())  # however the lines are broken
-    assert "[one of bce, fl, fl_eql, efl, qfl, eqfl]" in shown
+    assert "[none or one of bce, fl, fl_eql, efl, qfl, eqfl, sigmoid, ce, " in shown
+    assert "yolox_s has its own, trained from scratch. [none or a text]" in shown
     assert "ATSS with EFL" in shown
-    assert all(flag in shown for flag in ("--epochs", "--batch-size", "--lr", "--workers", "--precision"))
+    assert "Args:" not in shown
+    assert all(flag in shown for flag in ("--epochs", "--batch-size", "--lr", "--workers", "--precision", "--detector"))
+    assert "--segmenter" not in shown
 
 
 def test_the_help_shows_what_the_words_before_it_change(help_of):
@@ -98,6 +104,23 @@ def test_flags_reach_their_settings(tmp_path):
     assert recipe_of_run(tmp_path / "run") == expected
 
 
+def test_a_training_starts_from_an_earlier_run_by_a_flag(run, tmp_path, capsys):
+    weights = load_weights(run)
+    flags = ["--init", run, "--lr", 1e-9]
+    assert train("tiny:ce", "--run", tmp_path / "run", *flags, settings=SHORT_RUN) == 0
+    assert f"{run}: " in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["settings"]["init"] == str(run)
+    started = load_weights(tmp_path / "run")["backbone.stages.0.0.weight"]
+    assert_close(started, weights["backbone.stages.0.0.weight"], rtol=0, atol=1e-5)
+
+
+def test_choices_are_arguments_of_the_recipe_and_are_remembered(help_of):
+    chosen = ["--detector", "faster_rcnn", "--backbone", "resnet50", "--method", "ce", "--image-size", "96"]
+    entries = help_of("own_data:detection", *chosen, "--frozen", "backbone")
+    assert (entries["detector"][0], entries["backbone"][0], entries["method"][0]) == ("faster_rcnn", "resnet50", "ce")
+    assert (entries["preprocessing.test_short"][0], entries["training.frozen"][0]) == ("96", "backbone.body")
+
+
 def test_epochs_replace_a_length_in_steps(help_of):
     name = "semantic_segmentation:ade20k_pspnet_r50"
     assert semantic_segmentation.ade20k_pspnet_r50().training.schedule.steps == 80_000
@@ -114,11 +137,14 @@ def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tiny:ce", "--method", "ce"], "--method ce: tiny:ce has only one"),
+        (["tiny:ce", "--method", "ce"], "--method ce: tiny:ce has no choice of it"),
+        (["own_data:instance_segmentation", "--detector", "atss"], "there is one in own_data:detection"),
+        (["own_data:detection", "--detector", "yolox"], "expected one of atss, faster_rcnn, mask_rcnn"),
+        (["own_data:classification", "--backbone", "resnet"], "one of lite0, resnet50, resnet101, timm:NAME"),
         (["tiny:ce", "--set", "lr=0.1"], "did you mean training.optimizer.lr?"),
         (["tiny:sigmoid_eql", "--set", "method.loss.positive_boots=2"], "did you mean method.loss.positive_boost"),
         (["own_data:detection", "--set", "metod=efl"], "did you mean method"),
-        (["own_data:detection", "--method", "elf"], "expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
+        (["own_data:detection", "--method", "elf"], "expected none or one of bce, fl, fl_eql, efl"),
         (["tinny:softmax_eql"], "did you mean tiny:softmax_eql"),
         (["tiny:softmax_eq"], "tiny:softmax_eql"),
         (["tiny:ce", "--set", "training.schedule.epochs=many"], "epochs=many: expected none or a number"),

@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.toy import Options, finish, run
+from engine.toy import NoisyVectors, Options, ToyModel, finish, run
+from equigrad.engine import SGD, Schedule, Training, TrainSettings, launch
 from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
+from equigrad.sampling import RepeatFactorSampler
 from quick_processes import run_as_torchrun
 
 TOY = Path(__file__).parent / "toy.py"
@@ -27,6 +30,32 @@ def torchrun(*arguments):
 
 def final(folder):
     return load_checkpoint(checkpoint_files(folder)[-1])
+
+
+def stop_in_evaluation(folder):
+    """A training whose second rank alone gets a signal, in the first of its evaluations."""
+    fabric = launch(accelerator="cpu")
+    sampler = RepeatFactorSampler([0] * 64, drop_last=True)
+    settings = TrainSettings(SGD(0.1), Schedule(epochs=2), batch_size=16, num_workers=0)
+    seen = []
+    with Training(fabric, ToyModel(stochastic=False), NoisyVectors(), sampler, settings, folder) as training:
+        while training.run_to_evaluation():
+            with training.evaluation_model():
+                for batch in training.until_stopped(range(3 + fabric.global_rank)):
+                    seen.append(batch)
+                    if fabric.global_rank == 1:
+                        signal.raise_signal(signal.SIGTERM)
+            training.log_evaluation({"accuracy": 0.5})
+    print(f"rank {fabric.global_rank}: {seen}, {training.step}, {training.interrupted}", flush=True)
+    return 0
+
+
+def test_a_signal_on_one_rank_ends_the_evaluation_of_both(tmp_path):
+    shown = run_as_torchrun(stop_in_evaluation, tmp_path / "run", output=tmp_path / "output.txt")
+    assert "rank 0: [0, 1, 2], 4, True" in shown
+    assert "rank 1: [0], 4, True" in shown
+    assert shown.count("stopped at step 4 of 8 during the evaluation") == 1  # only the first rank speaks
+    assert shown.count("training: 8 steps") == 1
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A rank that fails or dies ends the others, with one line that names it."""
 
+import re
 import signal
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ def outcome(ranks, output):
     """Exit codes, and what was said on stderr or about the end of a rank."""
     for rank in ranks:
         rank.join(60)
-    lines = [line for line in output.read_text().splitlines() if not line.startswith("step ")]
+    progress = re.compile(r"(step|training:|device:|[\d.e-]+ s a step:) ")
+    lines = [line for line in output.read_text().splitlines() if not progress.match(line)]
     return [rank.exitcode for rank in ranks], lines
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from equigrad.engine import SGD, Ema, EngineError, Schedule, TrainSettings, launch
 from equigrad.engine.distributed import gather_objects
 from equigrad.engine.learner import Learner, sum_of
+from equigrad.engine.optimizers import freeze
 from quick_processes import run_ranks
 
 
@@ -222,7 +223,7 @@ def evaluate_after_batches_of_its_own(rank, port, ema):
         fabric.backward(learner.wrapped(torch.randn(8, 3)).square().mean())
         learner.step(1.0)
     with learner.evaluating() as evaluated:
-        first, second = gather_objects(fabric, evaluated[1].running_mean.tolist())
+        first, second = gather_objects(evaluated[1].running_mean.tolist())
     assert first == second
     dist.destroy_process_group()
 
@@ -230,3 +231,39 @@ def evaluate_after_batches_of_its_own(rank, port, ema):
 @pytest.mark.parametrize("ema", [None, Ema()])
 def test_two_ranks_evaluate_the_batch_statistics_that_a_checkpoint_holds(ema):
     run_two_ranks(evaluate_after_batches_of_its_own, ema)
+
+
+def average_after_batches_of_its_own(rank, port, ema):
+    fabric = join_ranks(rank, port)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    learner = Learner(fabric, model, settings(ema=ema, average_batch_norm=True))
+    torch.manual_seed(rank)
+    for _ in range(2):
+        fabric.backward(learner.wrapped(torch.randn(8, 3)).square().mean())
+        learner.step(1.0)
+    kept = learner.model if ema is None else learner.average.model
+    own = gather_objects((kept[1].running_mean.tolist(), kept[1].running_var.tolist()))
+    assert own[0] != own[1]
+    with learner.evaluating() as evaluated:
+        torch.testing.assert_close(evaluated[1].running_mean, torch.tensor([one[0] for one in own]).mean(0))
+        torch.testing.assert_close(evaluated[1].running_var, torch.tensor([one[1] for one in own]).mean(0))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("ema", [None, Ema()])
+def test_two_ranks_with_batch_norms_of_their_own_evaluate_the_average(ema):
+    run_two_ranks(average_after_batches_of_its_own, ema)
+
+
+def test_a_model_whose_batch_norms_became_synchronised_has_its_names_and_can_be_frozen():
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(Small())
+    assert isinstance(model.body[1], nn.SyncBatchNorm)
+    assert model.state_dict().keys() == Small().state_dict().keys()
+    assert model.body[1] in freeze(model, ("body.1",))
+
+
+def test_a_fused_optimiser_with_clipped_fp16_gradients_is_refused():
+    fused = settings(optimizer=SGD(0.1, fused=True), max_grad_norm=1.0)
+    with pytest.raises(EngineError, match=r"fused optimiser .* use precision=bf16, training.optimizer.fused=false"):
+        Learner(launch(accelerator="cpu", precision="fp16"), Small(), fused)
+    Learner(launch(accelerator="cpu", precision="bf16"), Small(), fused)

@@ -7,7 +7,7 @@ from PIL import Image
 from torch.utils.data import default_collate
 
 from equigrad.engine import EngineError
-from equigrad.engine.loading import StepLoader, index_name, naming_dead_workers
+from equigrad.engine.loading import StepLoader, TestLoader, index_name, naming_dead_workers
 from equigrad.sampling import RepeatFactorSampler
 
 NUM_SAMPLES = 23
@@ -166,6 +166,22 @@ def test_skipping_gives_up_when_nothing_can_be_read(image_files):
         file.unlink()
     with pytest.raises(EngineError, match="20 samples in a row failed"):
         list(make_loader(Images(image_files), on_error="skip").epoch(0, 0))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_test_image_that_cannot_be_read_is_named_in_one_line(num_workers, image_files):
+    image_files[3].write_bytes(b"no image")
+    loader = TestLoader(Images(image_files), batch_size=2, num_workers=num_workers)
+    with pytest.raises(EngineError, match=r"3\.png") as caught:
+        list(loader)
+    assert "Traceback" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_test_loader_gives_every_image_once_and_in_order():
+    loader = TestLoader(Draws(), batch_size=5, num_workers=2)
+    batches = [indices.tolist() for _, indices in loader]
+    assert batches == [list(range(first, min(first + 5, NUM_SAMPLES))) for first in range(0, NUM_SAMPLES, 5)]
 
 
 class Buggy(Draws):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -98,3 +100,18 @@ def test_a_resumed_optimizer_keeps_momenta_but_obeys_the_new_settings(model):
     weight = model["head"].weight
     assert torch.equal(new.state[weight]["momentum_buffer"], old.state[weight]["momentum_buffer"])
     assert (new.param_groups[0]["base_lr"], new.param_groups[0]["weight_decay"]) == (0.5, 0.2)
+
+
+@pytest.mark.parametrize("settings", [SGD(0.1, weight_decay=0.01), AdamW(0.1)])
+def test_a_fused_optimiser_takes_the_steps_of_a_plain_one_to_rounding(settings):
+    models = [nn.Linear(8, 8), nn.Linear(8, 8)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [build_optimizer(models[0], settings), build_optimizer(models[1], replace(settings, fused=True))]
+    assert [bool(optimizer.param_groups[0]["fused"]) for optimizer in optimizers] == [False, True]
+    for _ in range(3):
+        inputs = torch.randn(4, 8)
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
+            model(inputs).square().mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(models[1].state_dict(), models[0].state_dict())

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import signal
 
@@ -67,10 +68,11 @@ def test_the_loop_reads_numbers_only_at_its_checks_and_for_the_log(fabric, tmp_p
         training.progress.advance = observe  # called after every step, before its line of the log
         with Reads() as reads:
             training.run_to_evaluation()
-    checks, lines = {5, 10, 15, 20, 24}, {11, 21}  # a line of the log is seen after the step that follows it
+    # Lines are seen after the step that follows them: the first for the user at a check, two of the log.
+    checks, lines = {5, 10, 15, 20, 24}, {6, 11, 21}
     assert {step for step, functions in seen.items() if "LossMonitor.alarm" in functions} == checks
     assert {step for step, functions in seen.items() if functions - {"LossMonitor.alarm"}} == lines
-    assert seen[11] == {"Training._log", "tail_and_head_ratio"}
+    assert seen[6] - {"LossMonitor.means_so_far"} == seen[11] == {"Training._numbers", "tail_and_head_ratio"}
 
 
 def weights(model):
@@ -167,6 +169,46 @@ def test_a_crash_in_an_evaluation_loses_no_step(fabric, tmp_path):
     assert read_metrics(tmp_path / "run") == read_metrics(tmp_path / "whole")
 
 
+def test_the_checkpoint_of_the_best_evaluation_stays_also_in_a_resumed_run(fabric, tmp_path, capsys):
+    values = {8: 0.2, 16: 0.5, 24: 0.4, 32: math.nan}
+    options = {
+        "keep_best": True,
+        "keep_checkpoints": 1,
+        "evaluate": lambda model, step: {"AP": values[step], "AR": 1.0},
+    }
+    run(fabric, tmp_path, schedule=Schedule(epochs=2), **options)
+    best = load_checkpoint(tmp_path / "checkpoints" / "best.pt")
+    assert best["step"] == 16
+    assert "the best AP so far, 0.5, is that of step 16: kept as checkpoints/best.pt" in capsys.readouterr().out
+    run(fabric, tmp_path, schedule=Schedule(epochs=4), resume=True, **options)
+    assert_identical(load_checkpoint(tmp_path / "checkpoints" / "best.pt"), best)
+    assert [file.name for file in checkpoint_files(tmp_path)] == ["step_00000032.pt"]  # the last one is not the best
+    assert "best AP" not in capsys.readouterr().out
+
+
+def test_no_best_checkpoint_is_kept_unless_asked_for(fabric, tmp_path):
+    run(fabric, tmp_path, evaluate=lambda model, step: {"AP": 0.5})
+    assert not (tmp_path / "checkpoints" / "best.pt").exists()
+
+
+def test_checks_on_a_part_of_the_test_set_are_logged_as_such_and_tell_which_step_is_best(fabric, tmp_path, capsys):
+    settings = make_settings(schedule=Schedule(epochs=3), keep_best=True, log_every=99)
+    checks = {8: {"AP": 0.3}, 16: {"AP": 0.2}, 24: {"AP": 0.1}}
+    sampler = RepeatFactorSampler([0] * 64, drop_last=True)
+    with Training(fabric, ToyModel(stochastic=False), NoisyVectors(), sampler, settings, tmp_path) as training:
+        while training.run_to_evaluation():
+            training.log_evaluation({"AP": 0.9} if training.is_last_step else {}, checks[training.step])
+    lines = read_metrics(tmp_path)
+    assert [(line["step"], line["check"], line.get("evaluation")) for line in lines] == [
+        (8, {"AP": 0.3}, None),
+        (16, {"AP": 0.2}, None),
+        (24, {"AP": 0.1}, {"AP": 0.9}),
+    ]
+    assert training.result.evaluation == {"AP": 0.9}
+    assert load_checkpoint(tmp_path / "checkpoints" / "best.pt")["step"] == 8
+    assert "check on a part of the test set: AP 0.1  AP 0.9" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_trains_close_to_single_and_keeps_inputs_and_statistics_exact(precision, tmp_path, fabric):
     class Observing(ToyModel):
@@ -244,6 +286,77 @@ def test_a_signal_at_the_end_of_an_epoch_leaves_the_evaluation_to_the_resumed_ru
     assert [line["step"] for line in read_metrics(tmp_path)] == [5, 8, 10, 15, 16]
     assert read_metrics(tmp_path)[1]["evaluation"] == {"accuracy": 0.5}
     assert read_metrics(tmp_path)[1]["lr"] == 0.1
+
+
+def test_a_signal_during_an_evaluation_ends_it_and_the_resumed_run_repeats_it(fabric, tmp_path, capsys):
+    batches = [4, 3, 2, 1]
+
+    def train_with(stopping_at, **changes):
+        seen = {}
+        sampler = RepeatFactorSampler([0] * 64, drop_last=True)
+        settings = make_settings(schedule=Schedule(epochs=2), log_every=5)
+        with Training(fabric, ToyModel(), NoisyVectors(), sampler, settings, tmp_path, **changes) as training:
+            while training.run_to_evaluation():
+                with training.evaluation_model():
+                    seen[training.step] = []
+                    for batch in training.until_stopped(batches):
+                        seen[training.step].append(batch)
+                        if (training.step, batch) == stopping_at:
+                            os.kill(os.getpid(), signal.SIGINT)
+                training.log_evaluation({"accuracy": 0.5})
+        return training.result, seen
+
+    result, seen = train_with((8, 3))
+    assert (result.step, result.interrupted, seen) == (8, True, {8: [4, 3]})
+    shown = capsys.readouterr().out
+    assert "stopping: the evaluation ends with this batch and is repeated" in shown
+    assert "stopped at step 8 of 16 during the evaluation; to go on: " in shown
+    result, seen = train_with(None, resume=True)
+    assert (result.step, result.interrupted, seen) == (16, False, {8: batches, 16: batches})
+    assert [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line] == [8, 16]
+
+
+def test_a_second_ctrl_c_says_where_the_run_can_go_on(fabric, tmp_path, capsys):
+    class Interrupted(ToyModel):
+        def forward(self, images, targets):
+            if self.calls >= 5:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().forward(images, targets)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(fabric, tmp_path, Interrupted(), checkpoint_every=4)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(
+        f"stopped at step 5 of 8; the last good checkpoint is {tmp_path}/checkpoints/step_00000004.pt; "
+    )
+    assert last.endswith(" --resume")
+
+
+def test_the_user_is_told_what_will_happen_and_how_long_it_takes(fabric, tmp_path, capsys):
+    sampler, settings = RepeatFactorSampler([0] * 64, drop_last=True), make_settings(log_every=50, evaluate_every=None)
+    about = {"data_summary": "64 vectors", "evaluates": True}
+    with Training(fabric, ToyModel(), NoisyVectors(), sampler, settings, tmp_path, **about) as training:
+        assert training.run_to_evaluation()
+        training.log_evaluation({"accuracy": float("nan")})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["data: 64 vectors", "training: 8 steps of 8 samples, 8 in an epoch; evaluation at the end"]
+    assert lines[2].startswith("device: cpu, 1 process, precision 32-true, ")
+    assert [line.split()[1] for line in lines[3:] if line.startswith("step")] == ["1/8", "8/8"]
+    assert " s a step: the last step is expected at " in lines[4]
+    assert lines[5].endswith("  accuracy –")
+    assert [line["step"] for line in read_metrics(tmp_path)] == [8]  # what is shown early is not logged
+
+
+def test_evaluations_can_be_left_to_the_end(fabric, tmp_path):
+    steps = []
+
+    def evaluate(model, step):
+        steps.append(step)
+        return {"accuracy": 0.5}
+
+    run(fabric, tmp_path, evaluate=evaluate, schedule=Schedule(epochs=2.5), evaluate_every=None)
+    assert steps == [20]
 
 
 def test_a_model_is_told_the_epoch_before_each_begins_and_after_resuming(fabric, tmp_path):

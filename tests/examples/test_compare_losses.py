@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from feature_cache import FeatureDataset, cache_features
 
+from equigrad.data.feature_cache import FeatureDataset, cache_features
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
-from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
@@ -195,7 +195,7 @@ def test_softmax_eql_beats_cross_entropy_in_the_tail_of_caltech(example, tmp_pat
         chosen = np.concatenate([np.flatnonzero(images.labels == label)[:most] for label in categories])
         # Small images: a fifth of the time, and the order of the losses is the same.
         dataset = ImageDataset(images.subset(chosen), whole_image_transform(96))
-        return cache_features(backbone, dataset, tmp_path / f"{name}.pt")
+        return cache_features(backbone, dataset, tmp_path / "features")
 
     compare_losses, rows = example("compare_losses"), example("comparison_rows")
     train, test = part("train_lt100", 60), part("test", 10)

@@ -14,6 +14,7 @@ from PIL import Image
 
 from equigrad.analysis.history import RunHistory
 from equigrad.analysis.report import write_report
+from equigrad.data.detection import mapped_arrays
 from equigrad.data.detection.checks import check_detection
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.openimages import (
@@ -25,6 +26,7 @@ from equigrad.data.detection.formats.openimages import (
 )
 from equigrad.data.detection.formats.voc import convert_voc
 from equigrad.data.detection.formats.yolo import convert_yolo
+from equigrad.data.detection.index_columns import from_columns, to_columns
 from equigrad.data.images.readers import read_arrays, read_cifar, read_image_folder, read_image_list
 from equigrad.data.images.stores import read_image
 from equigrad.data.segmentation.category_pixels import count_pixels
@@ -143,6 +145,35 @@ def is_coco(folder: Path, result: Any) -> bool:
         and all(".." not in name.split("/") and not name.startswith("/") for name in names)
         and result[6][2] == [item["id"] for item in by_image]
         and result[7][2] == plain([[float(side) for side in item["bbox"]] for item in by_image])
+    )
+
+
+def write_index(folder: Path) -> None:
+    write_coco(folder)
+    mapped_arrays.write_arrays(folder / "a.index", {}, to_columns(read_coco(folder / "a.json")))
+
+
+def read_index(folder: Path) -> Any:
+    file = folder / "a.index"
+    try:
+        data = from_columns(mapped_arrays.map_arrays(file)[1], folder / "a.json")
+        names = list(data.file_names)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+    return plain([len(data), data.num_classes, names, data.offsets, data.labels, data.presence, data.category_counts])
+
+
+def is_consistent(folder: Path, result: Any) -> bool:
+    """No number of the index leads out of its arrays, and no name out of the folder of images."""
+    num_images, num_classes, names, offsets, labels, presence, counts = result
+    return (
+        len(names) == num_images == len(offsets[2]) - 1
+        and all(".." not in name.split("/") and not name.startswith("/") for name in names)
+        and sorted(offsets[2]) == offsets[2]
+        and offsets[2][-1] == len(labels[2])
+        and all(0 <= label < num_classes for label in [*labels[2], *presence[1][2]])
+        and all(0 <= image < num_images for image in presence[0][2])
+        and len(counts[2]) == num_classes
     )
 
 
@@ -305,6 +336,9 @@ def read_yolo(folder: Path) -> Any:
     return plain([data.xywh, data.labels, data.categories.names, data.heights, data.widths])
 
 
+VOC = ("Annotations/a.xml", "ImageSets/Main/train.txt", "SegmentationObject/a.png")
+
+
 def write_voc(folder: Path) -> None:
     for part in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (folder / part).mkdir(parents=True)
@@ -313,6 +347,9 @@ def write_voc(folder: Path) -> None:
     objects = f"<object><name>cat</name><difficult>0</difficult>{box}</object>" * 2
     (folder / "Annotations" / "a.xml").write_text(f"<annotation><filename>a.png</filename>\n{objects}</annotation>")
     (folder / "ImageSets" / "Main" / "train.txt").write_text("a 1\n")
+    (folder / "SegmentationObject").mkdir()
+    numbers = np.repeat([[0, 1, 2]], 4, axis=1).repeat(8, axis=0).astype(np.uint8)
+    Image.fromarray(numbers).save(folder / "SegmentationObject" / "a.png")
 
 
 def read_voc(folder: Path) -> Any:
@@ -561,13 +598,14 @@ def are_categories(folder: Path, result: Any) -> bool:
 
 SUBJECTS = {
     "coco": Subject(("a.json",), write_coco, read_detection, is_coco),
+    "index": Subject(("a.index",), write_index, read_index, is_consistent),
     "coco check": Subject(("a.json",), write_coco, check_file, agrees_with_reader),
     "results": Subject(("results.json",), write_detections, read_results, is_results),
     "shards": Subject(("shards/predictions-0000-00000.npz",), write_shards, read_shard_files, is_finite_shard),
     "openimages": Subject(OPENIMAGES, write_openimages, read_openimages_files, is_openimages),
     "openimages results": Subject(("results.json",), write_openimages_results, read_openimages_results, are_fractions),
     "yolo": Subject(("labels/a.txt", "data.yaml", "images/a.png"), write_yolo, read_yolo, has_good_boxes),
-    "voc": Subject(("Annotations/a.xml", "ImageSets/Main/train.txt"), write_voc, read_voc, has_good_boxes),
+    "voc": Subject(VOC, write_voc, read_voc, has_good_boxes),
     "image list": Subject(("train.txt", "classes.csv"), write_image_list, read_list, is_list),
     "arrays": Subject(("a.npz", "b.npz"), write_arrays, read_array_files, is_array),
     "zip": Subject(("a.zip",), write_zip, read_zip, lambda folder, result: True),

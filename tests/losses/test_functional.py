@@ -202,6 +202,23 @@ def test_float32_agrees_with_float64(formula):
     assert_close(sums32.negative, sums.negative, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("formula", ["bce", "focal"])
+@pytest.mark.parametrize("logit", [25.0, 60.0, 95.0])
+def test_large_logits_of_negatives_agree_with_float64(formula, logit):
+    """Where the odds of one sample, or the product of those of four, are above the largest float32."""
+    batch = Batch(formula, 9, 50, (), seed=4, spread=8.0)
+    with torch.no_grad():
+        batch.logits[:, ::3] = logit
+    batch.labels.fill_(BACKGROUND)
+    loss, sums = batch.ours()
+    (gradient,) = torch.autograd.grad(loss, batch.logits)
+    logits = batch.logits.detach().float().requires_grad_()
+    loss32, sums32 = batch.ours(logits)
+    assert_close(loss32.double(), loss, rtol=1e-5, atol=0)
+    assert_close(torch.autograd.grad(loss32, logits)[0].double(), gradient, rtol=2e-4, atol=1e-9)
+    assert_close(sums32.negative, sums.negative, rtol=1e-5, atol=1e-9)
+
+
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("places", [(), (3,)])

@@ -317,3 +317,12 @@ def test_background_is_refused_without_its_group():
 def test_wrong_arguments_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_refused_call_does_not_use_up_random_numbers():
+    logits, labels = batch()
+    criterion = GroupedSoftmaxLoss(COUNTS)
+    with pytest.raises(ValueError, match="normalizer must be finite and > 0"):
+        criterion(logits, labels, normalizer=0.0)
+    assert criterion.uniform.num_calls == 0
+    assert torch.equal(criterion(logits, labels), GroupedSoftmaxLoss(COUNTS)(logits, labels))

@@ -552,3 +552,17 @@ def test_ecm_of_large_half_precision_logits_is_finite(label):
     logits = torch.tensor([[-60000.0, 60000.0, 1.0]], dtype=torch.float16)
     expected = criterion(logits.double(), torch.tensor([label]))
     assert_close(criterion(logits, torch.tensor([label])).double(), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("targets", "normalizer", "message"),
+    [
+        (torch.tensor([0, 1]), -1.0, "normalizer must be finite and > 0"),
+        (torch.full((2, 4), 0.5), None, "multi-label targets must be 0 or 1"),
+    ],
+)
+def test_a_refused_call_of_the_federated_loss_does_not_use_up_random_numbers(targets, normalizer, message):
+    criterion = FederatedLoss(COUNTS, num_sampled=2)
+    with pytest.raises(ValueError, match=message):
+        criterion(torch.zeros(2, 4), targets, normalizer=normalizer)
+    assert criterion.uniform.num_calls == 0

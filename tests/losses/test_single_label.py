@@ -558,3 +558,38 @@ def test_two_ranks_count_as_one_on_the_joined_batch(tmp_path):
     assert_close(first[:, 1:], alone[:, 1:], rtol=0, atol=0)
     assert_close(second[:, 1:], alone[:, 1:], rtol=0, atol=0)
     assert_close(first[:, 0] + second[:, 0], alone[:, 0])
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 1], [0, -100, 2, -100], [-100] * 4])
+def test_a_weighted_mean_is_that_of_torch(labels):
+    weight = tensor([0.5, 1.0, 4.0])
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor(labels)
+    loss = CrossEntropyLoss(weight=weight, weighted_mean=True)(logits, labels)
+    expected = torch.nn.functional.cross_entropy(logits, labels, weight.double(), reduction="sum")
+    total = weight.double()[labels[labels >= 0]].sum()
+    assert_close(loss, expected / total if total > 0 else expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert gradient.isfinite().all()
+    assert CrossEntropyLoss(weight=weight, weighted_mean=True).num_counted(labels) == (total or 1.0)
+
+
+def test_a_weighted_mean_needs_weights_and_single_labels():
+    with pytest.raises(ValueError, match="weighted_mean needs a weight"):
+        CrossEntropyLoss(weighted_mean=True)
+    with pytest.raises(ValueError, match="one label a sample"):
+        CrossEntropyLoss(weight=[1.0, 2.0], weighted_mean=True)(torch.zeros(3, 2), torch.full((3, 2), 0.5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_lade_of_large_half_precision_logits_has_a_finite_gradient(dtype):
+    """The gradient of the sum over 4096 samples is above the largest float16, that of their mean is not."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 1e4 * torch.rand(4096, 4, generator=generator).round()
+    labels = torch.randint(4, (4096,), generator=generator)
+    logits[0, 0] = 1.2e4
+    half, exact = logits.to(dtype).requires_grad_(), logits.to(dtype).double().requires_grad_()
+    LADELoss(COUNTS)(half, labels).backward()
+    LADELoss(COUNTS)(exact, labels).backward()
+    assert exact.grad.abs().max() * len(labels) > torch.finfo(torch.float16).max
+    assert_close(half.grad.double(), exact.grad, rtol=1e-2, atol=1e-7)

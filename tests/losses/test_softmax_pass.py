@@ -146,3 +146,17 @@ def test_probabilities_rounded_to_half_precision_are_fine(dtype):
 def test_a_smoothing_outside_its_range_is_refused(smoothing):
     with pytest.raises(ValueError, match="label_smoothing must be"):
         SoftmaxEqualizationLoss(4, label_smoothing=smoothing)
+
+
+def test_the_margin_of_a_smoothed_label_lowers_its_own_logit():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 3, IGNORE, 0, 3, 3, 1])
+    label_margin = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)
+    own = F.one_hot(labels.clamp(min=0), 4) * label_margin
+    expected = F.cross_entropy(3 * logits - own, labels, label_smoothing=0.2)
+    loss, sums = functional.cross_entropy(logits, labels, label_margin=label_margin, scale=3.0, label_smoothing=0.2)
+    assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert_close(gradient, torch.autograd.grad(expected, logits)[0])
+    assert_close((sums.negative - sums.positive) / sums.divisor, gradient.sum(0))

@@ -13,6 +13,7 @@ from equigrad.cli import main
 from equigrad.engine import EngineError
 from equigrad.recipes.catalogue import all_recipes, changed_recipe, load_recipe, resumed_recipe, rows_of_recipe
 from equigrad.settings import from_json, to_json
+from equigrad.tasks.detection.data import OpenImages
 from equigrad.tasks.run_folder import Recipe, recipe_of_run
 from equigrad.tasks.scores import NorCal
 from running import load
@@ -32,6 +33,34 @@ SMALL_OBJECTS = [
         "detector.rois.num_rois=16",
     ),
 ]
+
+
+@pytest.mark.parametrize("module", ["one_stage", "two_stage", "yolox"])
+def test_detectors_of_the_paper_are_checked_on_2000_images_except_on_openimages(module):
+    recipes = {name: function() for name, function in all_recipes() if name.startswith(f"{module}:")}
+    expected = {name: None if isinstance(each.data, OpenImages) else 2000 for name, each in recipes.items()}
+    assert {name: each.check_images for name, each in recipes.items()} == expected
+    assert recipes
+
+
+def test_batch_norms_are_synchronised_in_the_segmenters_of_the_paper_and_averaged_in_yolox():
+    training = {name: function().training for name, function in all_recipes()}
+    synchronised = {name.partition(":")[0] for name, each in training.items() if each.sync_batch_norm}
+    averaged = {name.partition(":")[0] for name, each in training.items() if each.average_batch_norm}
+    assert (synchronised, averaged) == ({"semantic_segmentation"}, {"yolox"})
+    assert all(each.sync_batch_norm for name, each in training.items() if name.startswith("semantic_segmentation:"))
+    assert all(each.average_batch_norm for name, each in training.items() if name.startswith("yolox:"))
+
+
+def test_settings_of_speed_that_change_numbers_are_off_in_the_recipes_of_the_paper():
+    modules = ("one_stage", "two_stage", "yolox", "semantic_segmentation", "image_classification")
+    for name, function in all_recipes():
+        if name.startswith(tuple(f"{module}:" for module in modules)):
+            recipe = function()
+            training = recipe.training
+            assert recipe.precision == "32", name
+            assert not any((training.compile, training.channels_last, training.optimizer.fused)), name
+            assert getattr(recipe.data, "decode_size", None) is None, name
 
 
 def run_of(name, folder, *settings):
@@ -188,7 +217,7 @@ def test_nothing_that_a_received_run_names_is_imported_or_called(segmentation, t
     Image.new("RGB", (8, 8)).save(tmp_path / "image.png")
     monkeypatch.chdir(tmp_path)
     for more in ([], ["--set", "method=ce"]):
-        status = main(["predict", str(folder), "image.png", *more])
+        status = main(["predict", str(folder), "image.png", "--force", *more])
         assert capsys.readouterr().err.count("equigrad: ") == status <= 1
     with contextlib.suppress(EngineError):
         resumed_recipe(folder, "tiny:segmentation", ["method=softmax_eql"])
@@ -203,7 +232,7 @@ def test_what_returns_no_recipe_is_not_called_even_if_the_user_names_it(segmenta
     folder = received(segmentation, tmp_path / "run", set=["url=data:,x", f"dst={victim}"])
     line = {"train": ["train", name], "evaluate": ["evaluate", str(folder), "--recipe", name]}[command]
     assert main(line) == 1
-    assert f"recipe '{name}': no such function" in capsys.readouterr().err
+    assert f"recipe '{name}': no such recipe" in capsys.readouterr().err
     assert not victim.exists()
 
 
@@ -219,8 +248,28 @@ def test_a_recipe_of_the_current_folder_is_used_when_the_user_names_it(tmp_path,
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     assert load(f"{name}:mine") == load("tiny:ce")
     assert sys.path[-1] == str(tmp_path)  # behind every installed package
-    with pytest.raises(ValueError, match=f"no such function; did you mean {name}:mine|{name} has {name}:mine"):
+    with pytest.raises(ValueError, match=f"no such recipe; did you mean {name}:mine|{name} has {name}:mine"):
         load(f"{name}:helper")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("mine_broken.py", "def recipe(:\n", "mine_broken.py, line 1: invalid syntax"),
+        ("mine_needs.py", "import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'"),
+        ("colorsys.py", "def recipe(): ...\n", "colorsys is another module, which is found first: rename colorsys.py"),
+        ("mine_other.py", "def recipe() -> int: ...\n", "no such recipe; mine_other has no recipes"),
+    ],
+)
+def test_what_is_wrong_with_a_module_of_the_current_folder_is_said_in_one_line(
+    tmp_path, monkeypatch, capsys, file, text, message
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / file).write_text(text)
+    assert main(["train", f"{file.removesuffix('.py')}:recipe"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_every_schedule_warms_up_over_500_steps_from_a_thousandth():
         assert factors == pytest.approx([0.001, 0.5005, 1])
 
 
-def test_a_detector_is_trained_with_batches_of_16_and_tested_once_at_the_end():
+def test_a_detector_is_trained_with_batches_of_16_and_checked_every_four_epochs():
     training = detector_training(SCHEDULE_3X)
     assert (training.batch_size, training.schedule) == (BATCH_SIZE, SCHEDULE_3X)
     assert (training.optimizer.lr, training.optimizer.momentum, training.optimizer.weight_decay) == (0.02, 0.9, 1e-4)
-    assert training.evaluate_every > 36  # epochs of the longest schedule
+    assert (training.evaluate_every, training.keep_best) == (4, True)

@@ -27,6 +27,7 @@ def test_a_recipe_stands_for_every_row_of_its_table(name):
 def test_every_published_table_has_a_recipe():
     starts = ("ablation_study_components", "s_effect", "one_stage_with_efl", "oid_results", "coco_results")
     published = {name for name in TABLES if name.startswith(starts) or name.endswith("one-stage)")}
+    published = {name for name in published if not name.endswith("two-stage)")}
     assert {load(name).table for name in RECIPES} == published
     assert len(published) == 11
 

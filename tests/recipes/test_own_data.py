@@ -67,7 +67,7 @@ def test_one_annotation_file_is_enough(files, capsys):
         ({"test": "other.json"}, [], "categories must be those of"),
         ({"train": "broken.json"}, [], "broken.json"),
         ({}, ["data.imges=photos"], "no field 'imges' in CocoFiles, which has train, test, images"),
-        ({}, ["method=elf"], "--set method=elf: expected one of bce, fl, fl_eql, efl, qfl, eqfl"),
+        ({}, ["method=elf"], "--set method=elf: expected none or one of bce, fl, fl_eql, efl, qfl, eqfl"),
         ({}, ["preprocessing.short=big"], "short=big: expected a whole number, several with commas between them"),
         ({}, ["backbone.weights=nowhere.pth"], "nowhere.pth: no such weight file"),
     ],

@@ -16,8 +16,10 @@ from equigrad.recipes.tables import TABLES
 from equigrad.tasks.categories import TrainedCategories
 from equigrad.tasks.detection.run import build_model, trained_model
 from equigrad.tasks.detection.second_stages import NewClassifier, NewScales
+from equigrad.tasks.losses import CategoryCounts
 from equigrad.tasks.run_folder import recipe_of_run
 from equigrad.tasks.scores import NorCal
+from quick_processes import run_as_torchrun
 from running import load
 
 RECIPES = [name for name, _ in all_recipes() if name.startswith("two_stage:")]
@@ -36,7 +38,7 @@ def lvis_categories():
 def test_every_row_has_its_published_numbers(name, setting):
     recipe = load(name, [setting])
     published = TABLES[recipe.table][recipe.row]
-    groups = ["AP1", "AP2", "AP3", "AP4", "AP5"] if "openimage" in recipe.table else ["APr", "APc", "APf"]
+    groups = ["AP1", "AP2", "AP3", "AP4", "AP5"] if "openimages" in name else ["APr", "APc", "APf"]
     assert list(published)[: 1 + len(groups)] == ["AP", *groups]
     assert "APb" not in published or recipe.detector.with_masks
 
@@ -47,8 +49,8 @@ def test_every_published_row_has_a_recipe():
         recipe = load(name, [setting])
         rows.setdefault(recipe.table, set()).add(recipe.row)
     assert rows == {table: set(TABLES[table]) for table in rows}
-    assert len(rows) == len(RECIPES) == 12
-    assert len(ROWS) == 63  # with softmax_eql_cosine, which shares its rows
+    assert len(rows) == len(RECIPES) == 14
+    assert len(ROWS) == 67  # with softmax_eql_cosine and seesaw_linear, which share their rows
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,24 @@ def test_mappings_turn_a_ratio_of_a_quarter_into_their_weight(mapping, weight):
         assert (float(negative[0]), float(positive[0])) == pytest.approx((weight, positive_weight), rel=1e-2)
 
 
+def test_boxes_are_pooled_and_learnt_as_in_the_released_code():
+    for name in ("lvis_mask_rcnn_r50", "openimages_faster_rcnn_r50"):
+        detector = load(f"two_stage:{name}").detector
+        assert (detector.aligned, detector.box_loss) == (True, "l1")
+
+
 def test_grad_blocking_spares_the_published_categories_of_lvis():
     assert int((loss_of("lvis_mask_rcnn_r50", "grad_blocking").kept == 0).sum()) == 815
+
+
+def test_grad_blocking_spares_half_of_openimages_by_the_boxes_as_published():
+    # The published ranges of the five groups; 1652 lies in the middle one.
+    ranges = [(14, 478), (481, 1069), (1087, 2384), (2388, 7852), (7944, 1_418_594)]
+    boxes = np.concatenate([np.linspace(*ends, 100) for ends in ranges]).round().astype(np.int64)
+    boxes[200:300] = np.concatenate([np.linspace(1087, 1651, 50), np.linspace(1652, 2384, 50)]).round()
+    counts = CategoryCounts(boxes // 2, boxes)
+    loss = load("two_stage:openimages_faster_rcnn_r50", ["method=grad_blocking"]).method.loss.build(counts)
+    assert int((loss.kept == 0).sum()) == 250
 
 
 def test_bags_has_the_published_groups_of_lvis():
@@ -201,12 +219,20 @@ def test_a_second_stage_goes_on_where_it_was_stopped(folder, tmp_path):
 
 
 def test_a_second_stage_says_what_it_starts_from(folder, capsys):
-    with pytest.raises(EngineError, match="--set init=RUN"):
+    with pytest.raises(EngineError, match="--init RUN"):
         build_model(load("two_stage:decoupled", ["method=crt"]), lvis_categories())
     assert train(folder, "decoupled", "lws", folder / "wrong", f"init={folder / 'sigmoid_eql'}") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "sigmoid_eql does not fit this recipe: the classifier is kept, so both stages need the same loss" in error
+
+
+def test_two_processes_read_a_run_by_norcal_as_one_process_does(folder, tmp_path):
+    words = ["evaluate", str(folder / "ce"), "--set", "method=norcal", *OWN, "--output"]
+    assert main([*words, str(tmp_path / "alone")]) == 0
+    run_as_torchrun(main, [*words, str(tmp_path / "shared")], output=tmp_path / "output.txt")
+    alone, shared = ((tmp_path / name / "evaluation.json").read_text() for name in ("alone", "shared"))
+    assert shared == alone
 
 
 def test_norcal_reads_a_finished_run_without_touching_it(folder, tmp_path, capsys):

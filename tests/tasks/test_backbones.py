@@ -12,13 +12,15 @@ from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficient
 from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.backbones.normalization import IMAGENET, INATURALIST18
-from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
+from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet101, resnet152, resnext50
 from equigrad.models.backbones.small_conv_net import SmallConvNet
 from equigrad.models.backbones.small_encoder import SmallEncoder
+from equigrad.models.backbones.timm_networks import dilated_timm, timm_backbone
 from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
 from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.pyramids.timm_fpn import timm_pyramid
 from equigrad.tasks import backbones
 from equigrad.tasks.backbones import with_weights, without_weights
 
@@ -28,6 +30,7 @@ NETWORKS = [
     (backbones.Lite0(None), EfficientNetLite0),
     (backbones.ResNet(), resnet50),
     (backbones.ResNet("resnext50"), resnext50),
+    (backbones.ResNet("resnet101"), resnet101),
     (backbones.ResNet("resnet152"), resnet152),
     (backbones.SmallPyramid(), SmallFPN),
     (
@@ -50,6 +53,12 @@ NETWORKS = [
     (backbones.DilatedLite0(None), DilatedEfficientNetLite0),
     (backbones.DilatedResNet(), dilated_resnet50),
     (backbones.DilatedResNet(101, deep_stem=False), partial(dilated_resnet101, deep_stem=False)),
+    (backbones.Timm("test_resnet"), partial(timm_backbone, "test_resnet")),
+    (
+        backbones.TimmPyramid("test_resnet", num_channels=64, extra="pool"),
+        partial(timm_pyramid, "test_resnet", num_channels=64, extra="pool"),
+    ),
+    (backbones.DilatedTimm("test_resnet", output_stride=8), partial(dilated_timm, "test_resnet", output_stride=8)),
 ]
 OFFERED = (
     *get_args(backbones.ClassificationBackbone),
@@ -57,7 +66,7 @@ OFFERED = (
     *get_args(backbones.SegmentationBackbone),
 )
 # Choices between networks, or between names of what the network takes as an object.
-ONLY_HERE = {"network", "depth", "size", "pixels"}
+ONLY_HERE = {"network", "depth", "size", "pixels", "name"}
 WITH_WEIGHTS = [kind for kind in OFFERED if "weights" in {field.name for field in fields(kind)}]
 
 

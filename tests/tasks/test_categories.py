@@ -43,6 +43,7 @@ def test_a_run_remembers_its_categories(categories, tmp_path):
     categories.save(tmp_path / "run")
     loaded = TrainedCategories.load(tmp_path / "run")
     assert (loaded.names, loaded.groups) == (categories.names, categories.groups)
+    assert loaded.ids == categories.ids == (3, 5, 8, 9)
     for name in ("image_counts", "instance_counts"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(categories, name))
         assert getattr(loaded, name).dtype == np.int64

@@ -77,7 +77,7 @@ def test_retraining_starts_the_classifier_anew_and_freezes_the_rest(model):
 
 def test_scales_and_corrections_begin_with_the_answers_of_the_first_stage(model):
     model.eval()
-    images = torch.randn(6, 3)
+    images = torch.randn(6, 3, 1, 1)
     before = model.logits(images)
     LearnScales().change(model)
     assert trained(model) == {"classifier.scale"}
@@ -99,7 +99,7 @@ def test_alignment_learns_scales_shifts_and_a_confidence_on_a_frozen_classifier(
 def test_batch_norms_of_the_frozen_part_follow_the_data_only_if_asked_to(model, stage, mode):
     stage(batch_norm=mode).change(model)
     model.train()
-    model.logits(10 + torch.randn(8, 3))
+    model.logits(10 + torch.randn(8, 3, 1, 1))
     moved = bool(model.backbone[2].num_batches_tracked)
     assert moved == (mode == "moving")
     assert stage().batch_norm == "moving"  # as published

@@ -140,8 +140,8 @@ def small_disk(tmp_path):
     ("num_bytes", "file"),
     [
         (8_192, "run/"),
-        (16_384, "statistics.npz'; there is no checkpoint yet"),
-        (1_900_000, "step_00000003.pt'; the last"),
+        (16_384, "statistics.npz: No space left on device; there is no checkpoint yet"),
+        (1_900_000, "step_00000003.pt: No space left on device; the last"),
     ],
 )
 def test_a_full_disk_is_one_line_and_leaves_whole_files(num_bytes, file, small_disk, capsys):

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Json = dict[str, Any]
 
+_TEST_COUNTS = ("num_test", "num_pixels", "num_instances")  # what evaluators call the test samples of a category
 _MAX_COUNT = 2**53  # larger integers are not exact in all JSON tools
 
 
@@ -54,12 +55,14 @@ class CategoryResult:
         count: of training samples, in whatever unit the task counts.
         metrics: fractions in [0, 1] by name; None where the test set cannot tell.
         group: by frequency, such as "rare"; None in all categories stands for many, medium and few by count.
+        num_test: test samples (images, pixels or objects); None if unknown.
     """
 
     name: str
     count: int
     metrics: Mapping[str, float | None]
     group: str | None = None
+    num_test: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Evaluation:
          "categories": [{"name": "aerosol_can", "count": 109, "group": "frequent", "AP": 0.31}, …]}
 
     Metrics are fractions in [0, 1], written with a decimal point, or null where the test set cannot tell. In a category
-    every such field is a metric; text and whole numbers besides `name`, `count` and `group` are left to other readers.
+    every such field is a metric; text and other whole numbers than `count` and `num_test` are left to other readers.
 
     Args:
         result: metrics of the whole test set with the paper's names; the first is the headline.
@@ -107,6 +110,11 @@ class Evaluation:
         categories = tuple(_category(file, f"categories[{number}]", entry) for number, entry in enumerate(entries))
         return cls(result, _with_groups(file, categories))
 
+    def names_and_counts(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Names of the categories, and how often each was in training, (C,)."""
+        counts = np.array([category.count for category in self.categories], dtype=np.int64)
+        return [category.name for category in self.categories], counts
+
 
 @dataclass(frozen=True, eq=False)
 class RunHistory:
@@ -135,6 +143,13 @@ class RunHistory:
         return [[str(word) for word in start.get("command", [])] for start in starts]
 
     @property
+    def checks(self) -> list[tuple[int, str, float]]:
+        """Step, first metric and its value of each evaluation of a part of the test set."""
+        found = ((line["step"], line.get("check")) for line in self.metrics)
+        firsts = ((step, *next(iter(check.items()))) for step, check in found if isinstance(check, dict) and check)
+        return [(step, name, float(value)) for step, name, value in firsts if _is_number(value) and 0 <= value <= 1]
+
+    @property
     def lost_lines(self) -> str | None:
         """What its log has lost, in one line; None if nothing is known to be missing."""
         return lost_lines(self.folder, self.recipe.get("starts", []), (line["step"] for line in self.metrics))
@@ -147,7 +162,7 @@ class RunHistory:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise ValueError(f"{folder} is not the folder of a run")
+            raise ValueError(f"{folder}: no such run; expected a folder that `equigrad train` made")
         run = cls(
             name=folder.resolve().name if name is None else name,
             folder=folder,
@@ -225,22 +240,29 @@ def _statistics(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArra
 def _category(file: Path, field: str, entry: Any) -> CategoryResult:
     if not isinstance(entry, dict):
         raise ValueError(f"{file}: {field} must be an object, got {_kind(entry)}")
-    name, count, group = entry.get("name"), entry.get("count"), entry.get("group")
+    name, group = entry.get("name"), entry.get("group")
     if not isinstance(name, str):
         raise ValueError(f"{file}: {field}.name must be text, got {_kind(name)}")
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MAX_COUNT:
-        raise ValueError(f"{file}: {field}.count must be a whole number from 0, got {count!r:.60}")
+    count = _whole_number(file, f"{field}.count", entry.get("count"))
+    num_test = _whole_number(file, f"{field}.num_test", entry["num_test"]) if "num_test" in entry else None
     if not isinstance(group, str | None):
         raise ValueError(f"{file}: {field}.group must be text, got {_kind(group)}")
-    return CategoryResult(name, count, _fractions(file, field, _metrics_of(entry)), group)
+    return CategoryResult(name, count, _fractions(file, field, _metrics_of(entry)), group, num_test)
+
+
+def _whole_number(file: Path, field: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_COUNT:
+        raise ValueError(f"{file}: {field} must be a whole number from 0, got {value!r:.60}")
+    return value
 
 
 def _category_of(row: Json) -> CategoryResult:
-    return CategoryResult(str(row["name"]), int(row["count"]), _known(_metrics_of(row)), row.get("group"))
+    num_test = next((int(row[key]) for key in _TEST_COUNTS if key in row), None)
+    return CategoryResult(str(row["name"]), int(row["count"]), _known(_metrics_of(row)), row.get("group"), num_test)
 
 
 def _metrics_of(entry: Json) -> Json:
-    named = ("name", "count", "group")
+    named = ("name", "count", "group", "num_test")
     return {key: value for key, value in entry.items() if key not in named and isinstance(value, float | None)}
 
 
@@ -257,10 +279,7 @@ def _with_groups(file: Path, categories: tuple[CategoryResult, ...]) -> tuple[Ca
         raise ValueError(f"{file}: categories[{missing[0]}].group is missing, though other categories have one")
     groups = shot_split([category.count for category in categories])
     group_of = {int(index): group for group, members in groups.items() for index in members}
-    return tuple(
-        CategoryResult(category.name, category.count, category.metrics, group_of[index])
-        for index, category in enumerate(categories)
-    )
+    return tuple(replace(category, group=group_of[index]) for index, category in enumerate(categories))
 
 
 def _fractions(file: Path, field: str, values: Any) -> dict[str, float | None]:
@@ -273,8 +292,9 @@ def _fractions(file: Path, field: str, values: Any) -> dict[str, float | None]:
 
 
 def _plain(category: CategoryResult) -> Json:
-    group = {} if category.group is None else {"group": category.group}
-    return {"name": category.name, "count": category.count, **group, **category.metrics}
+    optional = {"group": category.group, "num_test": category.num_test}
+    known = {key: value for key, value in optional.items() if value is not None}
+    return {"name": category.name, "count": category.count, **known, **category.metrics}
 
 
 def _read_object(file: Path) -> Json:
@@ -286,7 +306,7 @@ def _read_object(file: Path) -> Json:
 
 def _read_bytes(file: Path) -> bytes:
     if not file.is_file():  # a pipe or a device would have no end
-        raise ValueError(f"{file} is missing: {file.parent} is not the folder of a run")
+        raise ValueError(f"{file}: no such file; its folder is not that of a run")
     try:
         return file.read_bytes()
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.analysis.compared_methods import ComparedMethods
 from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Comparison, compare, smoothed
 from equigrad.analysis.history import RunHistory
 from equigrad.data.frequency import Groups
@@ -118,6 +119,31 @@ def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequen
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("%")
         figure.legend(loc="outside upper center", ncols=4)
+        _save(figure, file)
+
+
+def plot_differences(compared: ComparedMethods, file: str | Path) -> None:
+    """Differences of methods from the first one with their intervals, one panel for each column.
+
+    Args:
+        compared: two methods or more.
+        file: PNG.
+    """
+    differences, others = compared.differences, compared.methods[1:]
+    columns = np.flatnonzero(np.isfinite(differences.estimate).all(axis=0)).tolist() or [0]
+    heights = np.arange(len(others))[::-1]
+    with _style():
+        figure = _new_figure(height=1.3 + 0.3 * len(others))
+        panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+        for axes, column in zip(panels, columns, strict=True):
+            axes.axvline(0, color="#6b7280", linewidth=0.8, zorder=0)
+            estimates, margins = differences.estimate[1:, column], np.nan_to_num(differences.margin[1:, column])
+            axes.errorbar(estimates, heights, xerr=margins, fmt="o", markersize=4, capsize=2, color=COLOURS[0])
+            axes.set_title(compared.columns[column].name, fontsize=9)
+            axes.margins(x=0.15)
+        panels[0].set_yticks(heights, others)
+        panels[0].set_ylim(-0.6, len(others) - 0.4)
+        figure.supxlabel(f"percentage points from {compared.methods[0]}", fontsize="medium")
         _save(figure, file)
 
 

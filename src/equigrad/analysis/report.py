@@ -18,6 +18,7 @@ from equigrad.files import write_atomically
 _MAX_SLIDER_STEPS = 16
 _MAX_SLIDER_VALUES = 120_000  # of all runs, categories and steps: keeps the page small
 _MAX_CURVE_STEPS = 200
+_MAX_CHECKS = 12
 
 
 def write_report(
@@ -118,6 +119,11 @@ def _notes(comparison: Comparison) -> list[str]:
             notes.append(f"{run.name} keeps no gradient statistics: its loss does not gather them.")
         elif len(run.history.statistics) > 1:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
+        if checks := run.history.checks:
+            shown = [checks[index] for index in evenly_chosen(len(checks), _MAX_CHECKS)]
+            values = ", ".join(f"{100 * value:.1f} at step {step:,}" for step, _, value in shown)
+            part = f"While {run.name} was trained, a part of the test set was evaluated: {checks[0][1]} {values}."
+            notes.append(f"{part} The tables are of the whole test set.")
         if lost := run.history.lost_lines:  # reads the log
             notes.append(f"{lost}.")
         if run.history.evaluation is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equigrad.commands import detection_data, segmentation_data
+from equigrad.commands.datasets import detection, segmentation
 
 if TYPE_CHECKING:
     from equigrad.data.findings import Finding
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     _Images = ImageList | SegmentationData
 
 _FORMS = (
-    "a list of lines `path label`, a folder (or .zip) with a folder of images a category, .npz arrays, or the folder "
-    "of CIFAR's binary version"
+    "a list of lines `path label`, a folder (or .zip, or photos.zip/train in one) with a folder of images a category, "
+    ".npz arrays, or the folder of CIFAR's binary version"
 )
+_ALSO_BOXES = f"{_FORMS}; with boxes: a COCO or LVIS file (.json), a VOC or YOLO folder"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -25,8 +26,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     data = commands.add_parser("data", help="category counts, checks, conversions and long-tailed subsets")
     tasks = data.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    counts = tasks.add_parser("counts", help="how many images, or pixels, each category has")
+    counts = tasks.add_parser("counts", help="how many images, boxes or pixels each category has")
     _add_source(counts)
+    counts.add_argument("--all", action="store_true", help="show all categories, not 20 of them")
     counts.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     counts.set_defaults(function=count)
 
@@ -35,6 +37,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     check.add_argument("--test", type=Path, metavar="TEST", help="the test set, in any of the forms")
     check.add_argument("--test-labels", type=Path, metavar="FOLDER", help="its label maps, where TRAIN has --labels")
     check.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO or LVIS file (.json): folder or .zip")
+    check.add_argument("--test-images", type=Path, metavar="FOLDER", help="of its test file; by default the same")
     check.add_argument("--decode", action="store_true", help="read every image to find damaged ones")
     check.add_argument("--paths-only", action="store_true", help="do not compare contents of training and test images")
     check.set_defaults(function=check_data)
@@ -50,31 +53,34 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     tail.add_argument("--force", action="store_true", help="replace files that exist")
     tail.set_defaults(function=make_long_tail)
 
-    detection_data.add_parsers(tasks)
-    segmentation_data.add_parsers(tasks)
+    detection.add_parsers(tasks)
+    segmentation.add_parsers(tasks)
 
 
 def _add_source(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
-    _add_images(parser, name)
-    segmentation_data.add_label_folders(parser, name)
+    _add_images(parser, name, _ALSO_BOXES)
+    segmentation.add_label_folders(parser, name)
 
 
-def _add_images(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
-    parser.add_argument("source", type=Path, metavar=name, help=_FORMS)
+def _add_images(parser: argparse.ArgumentParser, name: str = "DATA", forms: str = _FORMS) -> None:
+    parser.add_argument("source", type=Path, metavar=name, help=forms)
     parser.add_argument("--root", type=Path, help="what the paths of a list start from; by default its folder")
-    parser.add_argument("--split", choices=("train", "test"), default="train", help="of CIFAR")
+    parser.add_argument("--split", help="of CIFAR: train or test; of a VOC folder: ImageSets/Main/SPLIT.txt")
 
 
 def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print, and write, the counts."""
-    from equigrad.commands.count_tables import count_rows, count_text
+    from equigrad.commands.datasets.count_tables import count_rows, count_text
     from equigrad.evaluation.tables import write_table
 
     if parsed.labels is not None:
-        segmentation_data.count_folders(parsed)
+        segmentation.count_folders(parsed)
+        return
+    if detection.is_detection(parsed.source):
+        detection.count_source(parsed)
         return
     images = _read(parsed)
-    print(count_text(images.source, images.category_counts, images.class_names))
+    print(count_text(images.source, images.category_counts, images.class_names, show_all=parsed.all))
     if parsed.csv:
         print(write_table(count_rows(images.category_counts, images.class_names), parsed.csv))
 
@@ -84,11 +90,11 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.images.checks import check_classification
     from equigrad.data.images.readers import read_images
 
-    if parsed.source.suffix == ".json":
-        detection_data.check_file(parsed.source, parsed.images, decode=parsed.decode)
-        return
     if parsed.labels is not None:
-        _report(parsed.source, *segmentation_data.check_folders(parsed))
+        _report(parsed.source, *segmentation.check_folders(parsed))
+        return
+    if detection.is_detection(parsed.source):
+        detection.check_source(parsed)
         return
     train = _read(parsed)
     test = None
@@ -105,17 +111,32 @@ def _report(source: Path, findings: "Sequence[Finding]", train: "_Images", test:
     for finding in findings:
         print(finding)
     if faults := errors(findings):
-        raise ValueError(f"{source}: {len(faults)} kinds of faults would make training or evaluation wrong")
-    sizes = " and ".join(
-        f"{len(images):,} images of {printable(images.source)}" for images in (train, test) if images is not None
-    )
+        kinds = "1 kind of fault" if len(faults) == 1 else f"{len(faults)} kinds of faults"
+        raise ValueError(f"{source}: {kinds} would make training or evaluation wrong")
+    sets = [images for images in (train, test) if images is not None]
+    for line in filter(None, map(_published, sets)):
+        print(line)
+    sizes = " and ".join(f"{len(images):,} images of {printable(images.source)}" for images in sets)
     print(f"{sizes}, {train.num_classes:,} categories: nothing that would make training wrong")
+
+
+def _published(images: "_Images") -> str | None:
+    """Whether this is a published benchmark, or what differs from it."""
+    from equigrad.data.images.lists import ImageList
+    from equigrad.data.published_totals import Found, published_line
+
+    name, counts = Path(images.source).name, None
+    if isinstance(images, ImageList):
+        counts = images.category_counts
+    return published_line(
+        Found("label maps" if counts is None else "labels", name, images.class_names, len(images), image_counts=counts)
+    )
 
 
 def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Choose the subset, write it and print its counts."""
-    from equigrad.commands.count_tables import count_text
-    from equigrad.commands.subset_files import check_target, write_subset
+    from equigrad.commands.datasets.count_tables import count_text
+    from equigrad.commands.datasets.subset_files import check_target, write_subset
     from equigrad.data.long_tail import long_tailed
 
     images = _read(parsed)
@@ -137,4 +158,6 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def _read(parsed: argparse.Namespace) -> "ImageList":
     from equigrad.data.images.readers import read_images
 
-    return read_images(parsed.source, parsed.root, split=parsed.split)
+    if parsed.split not in (None, "train", "test"):
+        raise ValueError(f"--split: expected train or test, as CIFAR has, got {parsed.split!r:.40}")
+    return read_images(parsed.source, parsed.root, split=parsed.split or "train")

@@ -1,6 +1,7 @@
 """`equigrad demo`: the whole story on embedded data."""
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -54,8 +55,12 @@ def result_table(results: Mapping[str, Mapping[str, float]]) -> str:
     lines = [f"{'accuracy in %':20}" + "".join(f"{metric:>9}" for metric in METRICS)]
     for plain, equalized in PAIRS:
         for recipe in (plain, equalized):
-            cells = (f"{100 * results[recipe][metric]:9.1f}" for metric in METRICS)
-            lines.append(f"{recipe:20}" + "".join(cells))
-        changes = (100 * (results[equalized][metric] - results[plain][metric]) for metric in METRICS)
-        lines.append(f"{'':20}" + "".join(f"{change:+9.1f}" for change in changes))
+            lines.append(f"{recipe:20}" + "".join(_cell(results[recipe][metric], "9.1f") for metric in METRICS))
+        changes = (results[equalized][metric] - results[plain][metric] for metric in METRICS)
+        lines.append(f"{'':20}" + "".join(_cell(change, "+9.1f") for change in changes))
     return "\n".join(lines)
+
+
+def _cell(fraction: float, form: str) -> str:
+    """In per cent; a dash for a group without categories."""
+    return f"{'–':>9}" if math.isnan(fraction) else format(100 * fraction, form)

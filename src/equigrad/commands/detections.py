@@ -32,17 +32,16 @@ def add_arguments(evaluate: argparse.ArgumentParser) -> None:
         "evaluate RUN --set method=norcal --output FOLDER",
     )
     group.add_argument("--html", type=Path, metavar="FILE", help="write a page with every category")
-    group.add_argument("--workers", type=int, default=0, metavar="N", help="processes that evaluate")
 
 
 def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate, print the metrics and write what was asked for."""
-    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.data.detection.formats.coco_index import indexed_coco
     from equigrad.evaluation.detection.evaluator import evaluate, load_predictions
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
 
-    annotations = read_coco(parsed.annotations)
+    annotations = indexed_coco(parsed.annotations)
     train_counts = _train_counts(parsed.train_annotations, annotations)
     predictions = load_predictions(parsed.run, annotations, parsed.iou_type)
     if parsed.norcal is not None:
@@ -53,10 +52,11 @@ def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         parsed.iou_type,
         parsed.protocol,
         train_counts=train_counts,
-        num_workers=parsed.workers,
+        num_workers=parsed.workers or 0,
     )
     result = {name: None if math.isnan(value) else value for name, value in evaluated.result().items()}
     if parsed.json:
+        parsed.json.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(parsed.json, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
     if parsed.csv:
         write_table(evaluated.per_category(), parsed.csv)
@@ -68,11 +68,11 @@ def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[np.int64] | None":
-    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.data.detection.formats.coco_index import indexed_coco
 
     if file is None:
         return None
-    train = read_coco(file)
+    train = indexed_coco(file)
     if tuple(train.categories.ids) != tuple(annotations.categories.ids):
         raise ValueError(f"{file}: expected the category ids of {annotations.source}, got others")
     return train.category_counts

@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from equigrad.commands import detections
 from equigrad.commands.metric_lines import metric_line
+from equigrad.commands.unfinished_runs import note_unfinished
+from equigrad.run_files import read_recipe
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,7 +25,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="a.b=value",
         help="read the weights of RUN by a changed recipe, such as method=norcal after a training with method=ce",
     )
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="new run folder for what --set gives")
+    parser.add_argument("--best", action="store_true", help="the weights of checkpoints/best.pt, not the newest")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="new run folder for what --set or --best gives")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images, or evaluate detections")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="images of one model call; changes the last digits")
     detections.add_arguments(parser)
     parser.add_argument(
         "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
@@ -32,33 +38,54 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate a run on its test set, or detections against their annotations."""
-    if bool(parsed.set) != (parsed.output is not None):
-        raise ValueError("--set and --output FOLDER go together: the results of the run itself stay as they are")
+    is_first = os.environ.get("RANK", "0") == "0"  # torchrun starts one process for each rank
+    is_variant = bool(parsed.set) or parsed.best
+    if is_variant != (parsed.output is not None):
+        raise ValueError(
+            "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
+        )
     if parsed.annotations is not None:
-        if parsed.set:
-            raise ValueError(f"--set changes the recipe of a run; {parsed.run} is evaluated against --annotations")
-        detections.evaluate_file(parsed, command)
+        if is_variant:
+            raise ValueError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
+        if parsed.batch_size is not None:
+            raise ValueError(f"--batch-size is for the model of a run; {parsed.run} has detections")
+        if is_first:
+            detections.evaluate_file(parsed, command)
         return
     if parsed.run.suffix == ".json":
         raise ValueError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
     if parsed.norcal is not None:
         raise ValueError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
+    read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.analysis import Evaluation
+    from equigrad.engine import one_voice
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
     from equigrad.recipes.catalogue import changed_recipe
     from equigrad.tasks.run_folder import evaluate_run, evaluate_variant
 
     folder = parsed.output or parsed.run
-    if parsed.set:
-        recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
-        result = evaluate_variant(parsed.run, recipe, folder, command)
-    else:
-        result = evaluate_run(folder, changed_recipe(folder, [], parsed.recipe), command)
+    recipe = changed_recipe(parsed.run, [*parsed.set, *_speed_settings(parsed)], parsed.recipe)
+    if is_first:
+        note_unfinished([parsed.run])
+    with one_voice():
+        if is_variant:
+            result = evaluate_variant(parsed.run, recipe, folder, command, best=parsed.best)
+        else:
+            result = evaluate_run(folder, recipe, command)
+    if not is_first:
+        return
     if parsed.json:
         # What the run folder keeps: a group without categories is null there, which JSON can say.
         metrics = dict(Evaluation.load(folder).result)
+        parsed.json.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(parsed.json, (json.dumps(metrics, indent=1, allow_nan=False) + "\n").encode())
     if parsed.csv:
         write_table(result.categories, parsed.csv)
     print(metric_line(result.metrics))
+
+
+def _speed_settings(parsed: argparse.Namespace) -> list[str]:
+    """Settings that decide how fast the test is; the run folder keeps those of the training."""
+    fields = {"training.num_workers": parsed.workers, "test_batch_size": parsed.batch_size}
+    return [f"{field}={value}" for field, value in fields.items() if value is not None]

@@ -1,26 +1,24 @@
-"""`equigrad predict`: what a run says about images of yours."""
+"""`equigrad predict`: what a run says about images and videos of yours."""
 
 import argparse
-import io
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equigrad.errors import one_line
-from equigrad.terminal import printable
+from equigrad.commands.unfinished_runs import note_unfinished
+from equigrad.run_files import read_recipe
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from equigrad.analysis.pictures.predictions import PredictedImage
+    from equigrad.tasks.trained_model import TrainedModel
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad predict RUN IMAGE…`."""
-    parser = commands.add_parser("predict", help="the predictions of a run for images, drawn on or beside them")
+    parser = commands.add_parser("predict", help="the predictions of a run for images and videos: pictures, JSON, CSV")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="image files, or folders of them")
+    parser.add_argument("images", type=Path, nargs="*", metavar="IMAGE", help="images, folders of them, or videos")
+    parser.add_argument("--camera", metavar="DEVICE", help="frames of a camera, such as /dev/video0, until Ctrl-C")
+    parser.add_argument("--frames", type=int, metavar="COUNT", help="of a video or camera, so many at most")
     parser.add_argument(
         "--beside", type=Path, action="append", default=[], metavar="RUN", help="draw another run's predictions beside"
     )
@@ -30,111 +28,100 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="FOLDER",
         help="for the pictures; by default RUN/predictions, or RUN/comparisons with --beside",
     )
+    parser.add_argument("--force", action="store_true", help="replace pictures and files that are there already")
+    parser.add_argument("--no-pictures", action="store_true", help="print and write results, draw nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="detectors: objects in COCO's result format")
+    parser.add_argument(
+        "--annotations",
+        type=Path,
+        metavar="FILE",
+        help="a COCO file that gives the image ids for --json; without it, an image_id is the name of the file",
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each object or category")
+    parser.add_argument("--batch-size", type=int, default=1, metavar="COUNT", help="images at once, by default 1")
+    parser.add_argument(
+        "--threshold", type=float, metavar="SCORE", help="the least score; by default 0.3 for detectors, else 0"
+    )
+    parser.add_argument("--limit", type=int, metavar="COUNT", help="detectors: draw so many at most, by default 30")
+    parser.add_argument("--device", help="such as cuda; by default a GPU if there is one")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
-    parser.add_argument(
-        "--threshold",
-        dest="shown",
-        action="append",
-        default=[],
-        type="shown.threshold={}".format,
-        metavar="SCORE",
-        help="detectors: the least score of a drawn object, by default 0.3",
-    )
-    parser.add_argument(
-        "--limit",
-        dest="shown",
-        action="append",
-        default=[],
-        type="shown.limit={}".format,
-        metavar="COUNT",
-        help="detectors: how many objects are drawn at most, by default 30",
-    )
     parser.add_argument(
         "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
     )
-    parser.set_defaults(function=predict)
+    parser.set_defaults(function=predict, parser=parser)
 
 
 def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
-    """Draw every image that can be read; ValueError at the end if some could not."""
-    from equigrad.data.images.stores import read_image
-    from equigrad.files import write_atomically
-
-    files = list(dict.fromkeys(file for given in parsed.images for file in _image_files(given)))
+    """Predict everything that can be read; ValueError at the end if something could not."""
+    if not parsed.images and not parsed.camera:
+        parsed.parser.error("nothing to predict: name images, folders or videos, or give --camera DEVICE")
     runs = [parsed.run, *parsed.beside]
-    headings = _headings(runs)
-    predictors = [_predictor(run, parsed.set, parsed.shown, parsed.recipe) for run in runs]
+    for run in runs:  # what is not a run is refused before torch is imported, which takes seconds
+        read_recipe(run)
+    from equigrad.commands.prediction.files import prediction_files
+    from equigrad.commands.prediction.inputs import ImageIds, check_new, inputs_of, pictures_of
+    from equigrad.commands.prediction.loop import PredictionLoop
+    from equigrad.data.video import pyav
+
+    _check_arguments(parsed)
+    inputs = inputs_of(parsed.images)
+    if parsed.camera or any(one.is_video for one in inputs):
+        pyav()  # before anything is predicted
+    models = dict(zip(_headings(runs), [_model(run, parsed) for run in runs], strict=True))
+    note_unfinished(runs)
+    ids = ImageIds(parsed.annotations)
+    for one in inputs:
+        ids.of(one)
     output = parsed.output or parsed.run / ("comparisons" if parsed.beside else "predictions")
-    output.mkdir(parents=True, exist_ok=True)
-    num_failed = 0
-    for file, target in zip(files, _targets(files, output), strict=True):
-        try:
-            image = read_image(file)
-        except OSError as error:
-            print(f"equigrad: {one_line(error)}", file=sys.stderr, flush=True)
-            num_failed += 1
-            continue
-        predicted = [predictor(image) for predictor in predictors]
-        shown = _compared(headings, predicted) if parsed.beside else predicted[0]
-        content = io.BytesIO()
-        shown.picture.save(content, "PNG")
-        write_atomically(target, content.getvalue())
-        print(printable(f"{file}: {shown.line} -> {target}"), flush=True)
-    if num_failed:
-        raise ValueError(f"{num_failed} of {len(files)} images could not be read")
+    pictures: Sequence[Path | None] = [None] * len(inputs) if parsed.no_pictures else pictures_of(inputs, output)
+    camera_picture = None if parsed.no_pictures or not parsed.camera else output / "camera.mp4"
+    new_files = [*pictures, camera_picture, parsed.json, parsed.csv]
+    check_new([file for file in new_files if file is not None], force=parsed.force)
+    with prediction_files(parsed.json, parsed.csv) as files:
+        loop = PredictionLoop(models, files, ids, batch_size=parsed.batch_size, threshold=parsed.threshold)
+        pairs = list(zip(inputs, pictures, strict=True))
+        loop.predict_images([(one, picture) for one, picture in pairs if not one.is_video])
+        for one, picture in pairs:
+            if one.is_video:
+                loop.predict_video(one, picture, parsed.frames)
+        if parsed.camera:
+            loop.predict_camera(parsed.camera, camera_picture, parsed.frames)
+    loop.report_speed()
+    if loop.num_failed:
+        raise ValueError(f"{loop.num_failed} of {len(inputs)} images could not be read")
 
 
-def _predictor(
-    run: Path, assignments: list[str], shown: list[str], own: str | None
-) -> "Callable[[Image], PredictedImage]":
-    """What draws the predictions of a run, its recipe changed by the assignments."""
+def _check_arguments(parsed: argparse.Namespace) -> None:
+    """ValueError for what no run could do."""
+    from equigrad.tasks.prediction import check_threshold
+
+    if parsed.annotations is not None and parsed.json is None:
+        raise ValueError("--annotations gives the image ids for --json FILE, which is missing")
+    if parsed.threshold is not None:
+        check_threshold(parsed.threshold)
+    for option in ("batch_size", "frames"):
+        if getattr(parsed, option) is not None and getattr(parsed, option) < 1:
+            raise ValueError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(parsed, option)}")
+
+
+def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
+    """The newest model of a run, its recipe changed by the arguments."""
     from equigrad.recipes.catalogue import changed_recipe
     from equigrad.settings import override
-    from equigrad.tasks.run_folder import task_of
+    from equigrad.tasks.run_folder import trained_model
 
-    recipe = changed_recipe(run, assignments, own)
-    if shown and not hasattr(recipe, "shown"):
-        raise ValueError(f"{run}: --threshold and --limit are for runs of detectors, which this is not")
-    recipe = override(recipe, shown)
-    return task_of(recipe).predictor(recipe, run)
-
-
-def _compared(headings: Sequence[str], predicted: "Sequence[PredictedImage]") -> "PredictedImage":
-    """What several runs say of an image, side by side."""
-    from equigrad.analysis.pictures.predictions import PredictedImage
-    from equigrad.analysis.pictures.side_by_side import side_by_side
-
-    line = " | ".join(f"{heading}: {one.line}" for heading, one in zip(headings, predicted, strict=True))
-    return PredictedImage(side_by_side(headings, [one.picture for one in predicted]), line)
+    recipe = changed_recipe(run, parsed.set, parsed.recipe)
+    is_detector = hasattr(recipe, "shown")
+    if parsed.limit is not None and not is_detector:
+        raise ValueError(f"{run}: --limit is for runs of detectors, which this is not")
+    if parsed.json is not None and run == parsed.run and not is_detector:
+        raise ValueError(f"{run}: --json is for runs of detectors, which this is not; --csv FILE is for all")
+    if parsed.limit is not None:
+        recipe = override(recipe, [f"shown.limit={parsed.limit}"])
+    return trained_model(run, recipe, parsed.device)
 
 
 def _headings(runs: Sequence[Path]) -> list[str]:
     """The names of the runs' folders, or whole paths where names are not enough."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
-
-
-def _image_files(given: Path) -> Iterator[Path]:
-    """The file, or the images below the folder."""
-    from equigrad.data.images.lists import SUFFIXES
-
-    if not given.is_dir():
-        yield given
-        return
-    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES))
-    if not found:
-        raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
-    yield from found
-
-
-def _targets(files: Sequence[Path], output: Path) -> list[Path]:
-    """A picture for each file; none takes the place of another or of an image that is read."""
-    taken = {file.resolve() for file in files}
-    targets: list[Path] = []
-    for file in files:
-        target, number = output / f"{file.stem}.png", 2
-        while target.resolve() in taken:
-            target, number = output / f"{file.stem}_{number}.png", number + 1
-        taken.add(target.resolve())
-        targets.append(target)
-    return targets

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from equigrad.errors import one_line
+from equigrad.recipes.names import check_recipe_name
 
 if TYPE_CHECKING:
     from equigrad.tasks.smoke_test.workspace import Workspace
@@ -58,6 +59,8 @@ def _recipes_by_methods(rows: Mapping[str, Sequence[Sequence[str]]]) -> dict[tup
 
 def check_recipes(names: Sequence[str], assignments: Sequence[str]) -> None:
     """One line for each row; ValueError if any failed."""
+    for name in names:
+        check_recipe_name(name)
     from equigrad.recipes.catalogue import all_recipes, rows_of_recipe
     from equigrad.tasks.smoke_test.workspace import Workspace
 

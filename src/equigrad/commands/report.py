@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.commands.unfinished_runs import note_unfinished
+
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad report RUN…`."""
@@ -17,4 +19,5 @@ def report(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Write the page and print its path."""
     from equigrad.analysis import write_report
 
+    note_unfinished(parsed.runs)
     print(write_report(parsed.runs, parsed.output, command=command))

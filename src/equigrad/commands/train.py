@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equigrad.commands.exit_codes import STOPPED
+from equigrad.commands.habits import check_habits
 from equigrad.commands.metric_lines import metric_line
+from equigrad.recipes.names import check_recipe_name
 
 
 class _Flag(NamedTuple):
@@ -27,11 +29,21 @@ _FLAGS = {
     "batch_size": _Flag(("training.batch_size={}",), int, "samples of one optimiser step, over all processes"),
     "lr": _Flag(("training.optimizer.lr={}",), float, "base learning rate"),
     "seed": _Flag(("training.seed={}",), int, "of the start, the order and the augmentation"),
+    "init": _Flag(("init={}",), str, "start from a weight file, or from the folder of an earlier run"),
     "device": _Flag(("device={}",), str, "where to run", ("auto", "cpu", "cuda", "mps")),
     "precision": _Flag(("precision={}",), str, "of the arithmetic", ("32", "bf16", "fp16")),
     "workers": _Flag(("training.num_workers={}",), int, "processes that read data"),
-    "method": _Flag(("method={}",), str, "loss and what belongs to it, where the recipe has several"),
 }
+
+_CHOICES = {
+    "method": "loss and what belongs to it",
+    "backbone": "lite0, resnet50, resnet101 or timm:NAME",
+    "detector": "atss, faster_rcnn, mask_rcnn, retinanet, fcos or yolox_s",
+    "segmenter": "deeplabv3plus or pspnet",
+    "image_size": "in pixels: the side that a classifier sees, else the shorter side",
+    "frozen": "what is not trained: none, lower or backbone",
+}
+"""Arguments that the functions of some recipes have; `equigrad train RECIPE --help` lists what each accepts."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,11 +60,24 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--run", "--folder", type=Path, help="the run folder; by default runs/MODULE_FUNCTION")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a setting")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
+    add_flags(parser)
+    parser.set_defaults(function=train, parser=parser)
+
+
+def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    """The plain flags of the usual settings, for `flag_assignments`; those left out are None."""
+    parser.set_defaults(**dict.fromkeys(without))
     for name, flag in _FLAGS.items():
         metavar = None if flag.choices else name.upper()
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=flag.kind, choices=flag.choices, metavar=metavar, help=flag.text)
-    parser.set_defaults(function=train, parser=parser)
+        if name not in without:
+            parser.add_argument(option, type=flag.kind, choices=flag.choices, metavar=metavar, help=flag.text)
+    chosen = parser.add_argument_group(
+        "choices, where the recipe has them: all recipes of own_data, methods also others"
+    )
+    for name, text in _CHOICES.items():
+        if name not in without:
+            chosen.add_argument(f"--{name.replace('_', '-')}", metavar=name.upper(), help=text)
 
 
 def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
@@ -62,6 +87,8 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             parsed.parser.error("the following arguments are required: RECIPE")
         parsed.parser.print_help()
         return None
+    check_recipe_name(parsed.recipe)  # before torch is imported, which takes seconds
+    check_habits(parsed.recipe, parsed.set)
     from equigrad.engine import one_voice
     from equigrad.engine.run_log import was_restarted
     from equigrad.recipes.catalogue import load_recipe, resumed_recipe
@@ -102,13 +129,31 @@ def flag_assignments(parsed: argparse.Namespace) -> list[str]:
     assignments = list(parsed.set)
     for name, flag in _FLAGS.items():
         value = getattr(parsed, name)
-        if value is None:
-            continue
-        if name == "method" and name not in parameters:
-            raise ValueError(f"--method {value}: {parsed.recipe} has only one; --set method.… changes its settings")
-        meant = (f"{name}={{}}",) if name in parameters else flag.assignments
-        assignments += [assignment.format(_plain(value)) for assignment in meant]
+        if value is not None:
+            meant = (f"{name}={{}}",) if name in parameters else flag.assignments
+            assignments += [assignment.format(_plain(value)) for assignment in meant]
+    for name in _CHOICES:
+        value = getattr(parsed, name)
+        if value is not None:
+            if name not in parameters:
+                raise ValueError(f"--{name.replace('_', '-')} {value}: {_no_choice(parsed.recipe, name)}")
+            assignments.append(f"{name}={value}")
     return assignments
+
+
+def _no_choice(recipe: str, name: str) -> str:
+    """That a recipe has no such argument, and which have it."""
+    import inspect
+
+    from equigrad.recipes.catalogue import all_recipes
+
+    having = [other for other, function in all_recipes() if name in inspect.signature(function).parameters]
+    module = recipe.partition(":")[0]
+    near = [other for other in having if other.startswith(f"{module}:")] or having
+    return (
+        f"{recipe} has no choice of it (its settings: equigrad train {recipe} --help); there is one in "
+        f"{', '.join(near[:4])}"
+    )
 
 
 def _plain(value: Any) -> str:
@@ -121,27 +166,32 @@ def settings_text(name: str, assignments: Sequence[str]) -> str:
     import inspect
 
     from equigrad.recipes.catalogue import load_recipe, recipe_function
-    from equigrad.settings import describe, list_settings
+    from equigrad.settings import argument_texts, describe, list_settings
 
     function = recipe_function(name)
     named = load_recipe(name, assignments)
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
-    lines = [f"equigrad train {name} [--set NAME=VALUE …]", "", *textwrap.wrap(inspect.getdoc(function) or "", width)]
-    flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in _FLAGS)
-    lines += ["", *textwrap.wrap(f"The usual settings have flags of their own: {flags}.", width)]
+    summary, _, _ = (inspect.getdoc(function) or "").partition("\n\nArgs:")
+    lines = [f"equigrad train {name} [--set NAME=VALUE …]", "", *textwrap.wrap(summary, width)]
     parameters = inspect.signature(function).parameters
+    chosen = [choice for choice in _CHOICES if choice in parameters]
+    flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, *chosen))
+    lines += ["", *textwrap.wrap(f"The usual settings have flags of their own: {flags}.", width)]
     if parameters:
         lines += ["", "arguments of the recipe"]
+    texts = argument_texts(function)
     for argument in parameters.values():
         value = named.arguments.get(argument.name, argument.default)
-        lines += _entry(argument.name, value, describe(argument.annotation), "", width)
+        lines += _entry(argument.name, value, describe(argument.annotation), texts.get(argument.name, ""), width)
     sections: dict[str, list[str]] = {}
     for setting in list_settings(named.recipe):
         top = setting.path.partition(".")[0]
         is_group = dataclasses.is_dataclass(getattr(named.recipe, top))
         heading = f"{top}: {type(getattr(named.recipe, top)).__name__}" if is_group else "run"
         sections.setdefault(heading, []).extend(
-            _entry(setting.path, setting.value, setting.kind, setting.text, width) if setting.path != "method" else []
+            _entry(setting.path, setting.value, setting.kind, setting.text, width)
+            if setting.path not in parameters
+            else []
         )
     for heading, entries in sections.items():
         lines += ["", heading, *entries]

@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from equigrad.data.detection.formats.coco_json import read_coco as read_coco, write_coco as write_coco
     from equigrad.data.detection.formats.openimages import read_openimages as read_openimages
     from equigrad.data.detection.formats.voc import convert_voc as convert_voc
+    from equigrad.data.detection.formats.voc_writing import write_voc as write_voc
     from equigrad.data.detection.formats.yolo import convert_yolo as convert_yolo
+    from equigrad.data.detection.formats.yolo_writing import write_yolo as write_yolo
     from equigrad.data.detection.stats import detection_stats as detection_stats
     from equigrad.data.detection.transformed_dataset import TransformedDataset as TransformedDataset
     from equigrad.data.findings import Finding as Finding
@@ -35,7 +37,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
         shot_split as shot_split,
     )
     from equigrad.data.images.checks import check_classification as check_classification
-    from equigrad.data.images.lists import ImageDataset as ImageDataset, ImageList as ImageList
+    from equigrad.data.images.dataset import ImageDataset as ImageDataset
+    from equigrad.data.images.lists import ImageList as ImageList
     from equigrad.data.images.published_lists import read_published as read_published
     from equigrad.data.images.readers import (
         read_arrays as read_arrays,
@@ -69,7 +72,9 @@ else:
             "detection.formats.coco_json": ["read_coco", "write_coco"],
             "detection.formats.openimages": ["read_openimages"],
             "detection.formats.voc": ["convert_voc"],
+            "detection.formats.voc_writing": ["write_voc"],
             "detection.formats.yolo": ["convert_yolo"],
+            "detection.formats.yolo_writing": ["write_yolo"],
             "detection.stats": ["detection_stats"],
             "detection.transformed_dataset": ["TransformedDataset"],
             "findings": ["Finding"],
@@ -84,7 +89,8 @@ else:
                 "shot_split",
             ],
             "images.checks": ["check_classification"],
-            "images.lists": ["ImageDataset", "ImageList"],
+            "images.dataset": ["ImageDataset"],
+            "images.lists": ["ImageList"],
             "images.published_lists": ["read_published"],
             "images.readers": ["read_arrays", "read_cifar", "read_image_folder", "read_image_list", "read_images"],
             "long_tail": ["long_tailed", "with_counts"],

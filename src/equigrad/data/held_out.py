@@ -3,7 +3,9 @@
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 
 class Divisible(Protocol):
@@ -30,3 +32,26 @@ def held_out(data: Data, share: float) -> tuple[Data, Data]:
         raise ValueError(f"test_share {share:g} of {len(data)} images leaves none to train or none to test on")
     order = np.random.default_rng(0).permutation(len(data))
     return data.subset(np.sort(order[num_test:])), data.subset(np.sort(order[:num_test]))
+
+
+def held_out_of_each_category(labels: Tensor, share: float, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Indices of a training set and of a test set with `share` of each category.
+
+    Every category with two samples or more gives at least one and never all, so that the tail is tested too; a category
+    with one sample keeps it for training.
+
+    Args:
+        labels: (N,) from 0.
+        share: between 0 and 1.
+        seed: same seed, same split.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1, got {share}")
+    # Ranks of the samples within their category, in a random order.
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    by_category = order[labels[order].argsort(stable=True)]
+    counts = torch.bincount(labels)
+    rank = torch.arange(len(labels)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    num_test = torch.minimum((share * counts).round().long().clamp(min=1), (counts - 1).clamp(min=0))
+    is_test = rank < num_test.repeat_interleave(counts)
+    return by_category[~is_test], by_category[is_test]

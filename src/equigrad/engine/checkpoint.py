@@ -1,8 +1,10 @@
 """Checkpoints of a run: written atomically, the last few kept, loaded without executing or trusting anything.
 
-A checkpoint is `checkpoints/step_00001000.pt`, a dictionary of tensors and plain values.
+A checkpoint is `checkpoints/step_00001000.pt`, a dictionary of tensors and plain values. `checkpoints/best.pt` is the
+checkpoint of the best evaluation, if the run keeps it.
 """
 
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from equigrad.errors import EngineError, one_line
+from equigrad.errors import EngineError, reason
 from equigrad.files import atomic_write, remove_temporary_files
-from equigrad.run_files import CHECKPOINTS
+from equigrad.run_files import BEST, CHECKPOINTS, checkpoint_files as checkpoint_files
 
 
 def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: int) -> Path:
@@ -29,9 +31,11 @@ def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: 
     return file
 
 
-def checkpoint_files(run_folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted((run_folder / CHECKPOINTS).glob("step_*.pt"))
+def keep_as_best(run_folder: Path, step: int) -> None:
+    """Copy the checkpoint of a step to where no later one replaces it."""
+    checkpoint = run_folder / CHECKPOINTS / f"step_{step:08d}.pt"
+    with checkpoint.open("rb") as source, atomic_write(run_folder / BEST) as copy:
+        shutil.copyfileobj(source, copy)
 
 
 def load_checkpoint(file: Path) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
             if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
                 raise ValueError(f"a tensor of {tuple(tensor.shape)} has more values than are stored")
     except Exception as error:  # zipfile and the unpickler raise nearly anything on a damaged file
-        raise EngineError(f"cannot load the checkpoint {file}: {one_line(error) or type(error).__name__}") from error
+        raise EngineError(f"cannot load the checkpoint {file}: {reason(error) or type(error).__name__}") from error
     return content
 
 

@@ -6,13 +6,17 @@ torchrun --nnodes 2 --nproc-per-node 8 … -m equigrad train …          # the 
 
 import atexit
 import os
+import time
+import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from equigrad.engine.failures import announce
 from equigrad.engine.random_state import seed_all
@@ -66,17 +70,58 @@ def join(backend: str) -> None:
     if dist.is_initialized():
         return
     store, rank, world_size = next(rendezvous("env://"))
-    # torchrun may keep its store when it restarts the ranks. Without a name of its own, a new rank would find the
-    # address of the dead one there.
-    store = PrefixStore(f"attempt {restart_count()}", store)
+    store = unused_part(store, rank, world_size)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
     atexit.register(leave)
     announce(store, rank, world_size)
 
 
-def restart_count() -> int:
-    """How often torchrun has restarted the ranks of this job."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+def unused_part(store: Store, rank: int, world_size: int) -> Store:
+    """A part of a store that no earlier process has written to; every rank must call.
+
+    torchrun may keep its store when it restarts the ranks: a new rank would find the address of a dead one there. How
+    often they were restarted does not name the part, since nodes count differently. So the first rank makes up a name.
+    The others ask for it under names of their own, which the first one of an earlier attempt cannot have answered.
+    """
+    name = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"rank {rank} asks", name)
+        name = store.get(f"answer to {name}").decode()
+        store.set(f"{name} is known to {rank}", "")
+    deadline = time.monotonic() + default_pg_timeout.total_seconds()
+    others = set(range(1, world_size)) if rank == 0 else set()
+    while others := {other for other in others if not store.check([f"{name} is known to {other}"])}:
+        for other in others:
+            if store.check([f"rank {other} asks"]):
+                store.set(f"answer to {store.get(f'rank {other} asks').decode()}", name)
+        if time.monotonic() > deadline:
+            raise EngineError(f"rank {min(others)} has not joined within {default_pg_timeout}")
+        time.sleep(0.01)
+    return PrefixStore(name, store)
+
+
+def join_ranks() -> torch.device:
+    """Join the other processes that torchrun has started, if any, for work without a training; the device to use."""
+    chosen = best_accelerator()
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        join("nccl" if chosen == "cuda" else "gloo")
+        if chosen == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            return torch.device("cuda", torch.cuda.current_device())
+    return torch.device(chosen)
+
+
+def ranks() -> tuple[int, int]:
+    """The rank of this process and the number of ranks; 0 and 1 for a process on its own."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
+
+
+def wait_for_ranks() -> None:
+    """Wait until every rank is here."""
+    if ranks()[1] > 1:
+        dist.barrier()
 
 
 def job_name() -> str | None:
@@ -125,18 +170,19 @@ def mean_over_ranks(fabric: "Fabric", values: dict[str, float]) -> dict[str, flo
     return dict(zip(values, (merged / fabric.world_size).tolist(), strict=True))
 
 
-def gather_objects(fabric: "Fabric", value: Any) -> list[Any]:
+def gather_objects(value: Any) -> list[Any]:
     """One value of every rank, on every rank."""
-    if fabric.world_size == 1:
+    _, world_size = ranks()
+    if world_size == 1:
         return [value]
-    values: list[Any] = [None] * fabric.world_size
+    values: list[Any] = [None] * world_size
     dist.all_gather_object(values, value)
     return values
 
 
-def from_first_rank(fabric: "Fabric", value: Any) -> Any:
+def from_first_rank(value: Any) -> Any:
     """The first rank's value, on every rank."""
-    return gather_objects(fabric, value)[0]
+    return gather_objects(value)[0]
 
 
 def share_buffers(fabric: "Fabric", model: nn.Module) -> None:
@@ -144,3 +190,16 @@ def share_buffers(fabric: "Fabric", model: nn.Module) -> None:
     if fabric.world_size > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, 0)
+
+
+def average_batch_norms(fabric: "Fabric", model: nn.Module) -> None:
+    """Give every rank the means over ranks of the running means and variances of batch norms."""
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    running = [each for norm in norms for each in (norm.running_mean, norm.running_var) if each is not None]
+    if fabric.world_size == 1 or not running:
+        return
+    joined = torch.cat([each.flatten() for each in running])
+    dist.all_reduce(joined)
+    joined /= fabric.world_size
+    for each, mean in zip(running, torch.split(joined, [each.numel() for each in running]), strict=True):
+        each.copy_(mean)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from equigrad.engine.distributed import share_buffers
+from equigrad.engine.distributed import average_batch_norms, share_buffers
 from equigrad.engine.ema import AveragedModel
 from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
 from equigrad.engine.settings import TrainSettings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class CountsSamples(Protocol):
     """A model that says how many samples its losses are the mean of, and takes a `normalizer` among its targets."""
 
-    def num_counted(self, targets: Any) -> int | None:
+    def num_counted(self, targets: Any) -> float | None:
         """The samples; None if the losses are no such means."""
         ...
 
@@ -38,9 +39,10 @@ class Learner:
 
     def __init__(self, fabric: "Fabric", model: nn.Module, settings: TrainSettings) -> None:
         self.fabric, self.settings = fabric, settings
-        self.frozen = freeze(model, settings.frozen)
+        _check_clipping(fabric, settings)
         if settings.sync_batch_norm and fabric.world_size > 1 and fabric.device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+        self.frozen = freeze(model, settings.frozen)
         self.model = model.to(fabric.device)
         if settings.channels_last:
             self.model.to(memory_format=torch.channels_last)
@@ -49,6 +51,10 @@ class Learner:
             self.model.compile()  # in place, so that the names of the weights stay the same
         self.train_mode()
         self.wrapped = fabric.setup_module(self.model)
+        if settings.average_batch_norm:
+            for module in self.wrapped.modules():
+                if isinstance(module, DistributedDataParallel):
+                    module.broadcast_buffers = False  # it would give all ranks those of the first, in each step
         self.optimizer = build_optimizer(self.model, settings.optimizer)
         self.scaled_optimizer: Any = fabric.setup_optimizers(self.optimizer)
         self.grad_norm: Tensor | None = None  # of the last step, if gradients are clipped
@@ -86,7 +92,8 @@ class Learner:
             return {}
         # Not `torch.tensor`, which copies from the host and waits.
         total = torch.full((), sum(filter(None, counts)), dtype=torch.float64, device=self.fabric.device)
-        return {"normalizer": sum_over_ranks(total).clamp(min=1) / num_parts}
+        total = sum_over_ranks(total)
+        return {"normalizer": torch.where(total > 0, total, 1.0) / num_parts}
 
     def gradient_exchange(self, is_last: bool) -> AbstractContextManager[Any]:
         """For the backward of a micro-batch: ranks exchange gradients once a step, with the last one."""
@@ -125,9 +132,9 @@ class Learner:
     def evaluating(self) -> Iterator[nn.Module]:
         """The model to evaluate, in evaluation mode; every module finds its own mode again afterwards.
 
-        On all ranks it is that of the first, which checkpoints hold: each rank has batch statistics of its own.
+        On all ranks it is the one that checkpoints hold.
         """
-        share_buffers(self.fabric, self.model if self.average is None else self.average.model)
+        self.agree_on_buffers()
         if self.average is not None:
             yield self.average.model
             return
@@ -136,6 +143,15 @@ class Learner:
             yield self.model
         finally:
             self.train_mode()
+
+    @torch.no_grad()
+    def agree_on_buffers(self) -> None:
+        """Give all ranks the same batch statistics: each has its own. Every rank must call."""
+        for model in (self.model, *([] if self.average is None else [self.average.model])):
+            if self.settings.average_batch_norm:
+                average_batch_norms(self.fabric, model)
+            else:
+                share_buffers(self.fabric, model)
 
     def state_dict(self) -> dict[str, Any]:
         """Weights and all that decides about the next step."""
@@ -157,6 +173,15 @@ class Learner:
                 self.average.load_state_dict(state["ema"] or {"model": state["model"], "updates": 0})
         except (RuntimeError, ValueError, KeyError) as error:
             raise EngineError(f"the checkpoint is that of another model or optimiser: {one_line(error)}") from error
+
+
+def _check_clipping(fabric: "Fabric", settings: TrainSettings) -> None:
+    is_scaled = fabric.strategy.precision.precision == "16-mixed"
+    if is_scaled and settings.optimizer.fused and settings.max_grad_norm is not None:
+        raise EngineError(
+            "a fused optimiser divides fp16 gradients by their scale itself, too late to clip them; use "
+            "precision=bf16, training.optimizer.fused=false or training.max_grad_norm=none"
+        )
 
 
 def sum_of(losses: dict[str, Tensor]) -> Tensor:

@@ -18,10 +18,11 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
+from equigrad.engine.distributed import ranks
 from equigrad.engine.random_state import mixed_seed, preserved, seed_cpu
-from equigrad.errors import EngineError, one_line
+from equigrad.errors import EngineError, one_line, reason
 
 OnError = Literal["stop", "skip"]
 Collate = Callable[[list[Any]], Any]
@@ -149,7 +150,9 @@ class SlotDataset(Dataset[Reading]):
             try:
                 return Reading(slot, sample, self.dataset[sample], skipped, None)
             except UNREADABLE as error:
-                failure = f"cannot read {self.sample_name(sample)}: {type(error).__name__}: {one_line(error)}"
+                name = self.sample_name(sample)
+                text = reason(error).removeprefix(f"{name}: ") or type(error).__name__
+                failure = f"cannot read {name}: {text}"
             except Exception as error:
                 error.add_note(f"while reading {self.sample_name(sample)}")
                 raise
@@ -190,6 +193,7 @@ class StepLoader:
         num_micro_batches: model calls of one step.
         collate: from items to `(images, targets)`.
         num_workers: processes that read ahead; 0 reads in this one.
+        prefetch: batches that each of them reads ahead.
         seed: of the augmentation.
         on_error: "stop" at a sample that cannot be read, or "skip" it.
         sample_name: from index to what a message calls the sample, as a rule the file name.
@@ -205,6 +209,7 @@ class StepLoader:
         num_micro_batches: int,
         collate: Collate,
         num_workers: int,
+        prefetch: int = 2,
         seed: int,
         on_error: OnError,
         sample_name: Callable[[int], str],
@@ -218,6 +223,7 @@ class StepLoader:
             collate_fn=SlotCollate(collate, sampler.num_replicas),
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
+            prefetch_factor=prefetch if num_workers > 0 else None,
             worker_init_fn=leave_signals_to_the_training,
             pin_memory=pin_memory,
             # Without a generator of its own each new iterator would draw from the model's random numbers.
@@ -236,6 +242,62 @@ class StepLoader:
         while step := list(islice(batches, self.slots.num_micro_batches)):
             position += sum(batch.num_slots for batch in step)
             yield [checked(batch) for batch in step], position
+
+
+class TestLoader:
+    """The batches of this rank's share of a test set: every image is on one rank.
+
+    Args:
+        dataset: `dataset[index]` gives what `collate` takes.
+        batch_size: samples of one model call.
+        num_workers: processes that read ahead; 0 reads in this one.
+        collate: from items to `(images, targets)`.
+    """
+
+    __test__ = False  # pytest takes the name for that of a test
+
+    def __init__(self, dataset: Any, *, batch_size: int, num_workers: int, collate: Collate = default_collate) -> None:
+        rank, num_ranks = ranks()
+        self.share = range(rank, len(dataset), num_ranks)
+        self.loader: DataLoader[Any] = DataLoader(
+            _ReadableDataset(dataset),
+            sampler=self.share,
+            batch_size=batch_size,
+            collate_fn=_ReadableCollate(collate),
+            num_workers=min(num_workers, -(-len(self.share) // batch_size)),  # a worker without a batch is of no use
+            worker_init_fn=leave_signals_to_the_training,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.loader:
+            if isinstance(batch, _Unreadable):
+                raise EngineError(batch.reason)
+            yield batch
+
+
+class _Unreadable(NamedTuple):
+    reason: str
+
+
+class _ReadableDataset(Dataset[Any]):
+    """Gives the error of a sample instead of raising it: from a worker it would come with a traceback in its text."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.dataset[index]
+        except (*UNREADABLE, ValueError) as error:
+            return _Unreadable(one_line(error))
+
+
+class _ReadableCollate:
+    def __init__(self, collate: Collate) -> None:
+        self.collate = collate
+
+    def __call__(self, items: list[Any]) -> Any:
+        return next((item for item in items if isinstance(item, _Unreadable)), None) or self.collate(items)
 
 
 def checked(batch: Batch) -> Batch:

@@ -46,10 +46,14 @@ class LossMonitor:
 
     def means(self) -> dict[str, float]:
         """Mean of every loss since the last call."""
-        sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
-        means = {name: total / self.count for name, total in zip(self.sums, sums, strict=True)}
+        means = self.means_so_far()
         self.sums, self.count = {}, 0
         return means
+
+    def means_so_far(self) -> dict[str, float]:
+        """The same, and the next call gets these losses too."""
+        sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
+        return {name: total / self.count for name, total in zip(self.sums, sums, strict=True)}
 
     def state_dict(self) -> dict[str, Any]:
         """What the next line of the log depends on."""

@@ -1,8 +1,8 @@
 """What the user sees while a run goes on: a live line in a terminal, plain lines anywhere else."""
 
+import math
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Console, Group
@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
+from equigrad.engine.timing import duration
 from equigrad.terminal import printable
 
 _REFRESH_SECONDS = 0.5
@@ -26,13 +27,20 @@ class PlainProgress:
     def __init__(self, total: int, *, is_silent: bool = False) -> None:
         self.total = total
         self.is_silent = is_silent
+        self.wants_numbers = True  # of a step that is not logged: the first, because the log may be far away
 
     def advance(self, step: int) -> None:
         """A step is done."""
 
-    def report(self, values: Mapping[str, Any]) -> None:
-        """The numbers of a logged step."""
-        self.say(f"step {values['step']:,}/{self.total:,}  {summary(values, self.total)}")
+    def report(self, values: Mapping[str, Any], *, evaluation_seconds: float = 0.0) -> None:
+        """The numbers of a step.
+
+        Args:
+            values: as in the log.
+            evaluation_seconds: of the evaluations that are still to come.
+        """
+        self.wants_numbers = False
+        self.say(f"step {values['step']:,}/{self.total:,}  {summary(values, self.total, evaluation_seconds)}")
 
     def say(self, text: str) -> None:
         """One line for the user."""
@@ -62,11 +70,14 @@ class LiveProgress(PlainProgress):
             self._bar.update(self._task, completed=step)
             self._live.refresh()
             self._next_refresh = time.monotonic() + _REFRESH_SECONDS
+            self.wants_numbers = True
 
-    def report(self, values: Mapping[str, Any]) -> None:
-        """The numbers of a logged step."""
+    def report(self, values: Mapping[str, Any], *, evaluation_seconds: float = 0.0) -> None:
+        """The numbers of a step."""
+        self.wants_numbers = False
         self._bar.update(self._task, completed=values["step"])
-        self._live.update(Group(self._bar, Text(summary(values, self.total))), refresh=True)
+        numbers = Text(summary(values, self.total, evaluation_seconds))
+        self._live.update(Group(self._bar, numbers), refresh=True)
 
     def say(self, text: str) -> None:
         """One line above the bar."""
@@ -85,13 +96,13 @@ def make_progress(total: int, step: int, *, is_first_rank: bool) -> PlainProgres
     return PlainProgress(total, is_silent=not is_first_rank)
 
 
-def summary(values: Mapping[str, Any], total: int) -> str:
+def summary(values: Mapping[str, Any], total: int, evaluation_seconds: float = 0.0) -> str:
     """Rate, time left, losses, learning rate, gradient ratio of tail and head, metrics."""
     parts = [f"epoch {values['epoch']:.2f}"]
     seconds = values["seconds_per_step"]
     if seconds > 0:  # a run that was resumed for its evaluation has made no step
-        left = timedelta(seconds=round((total - values["step"]) * seconds))
-        parts += [f"{1 / seconds:.3g} steps/s", f"{left} left"]
+        left = (total - values["step"]) * seconds + evaluation_seconds
+        parts += [f"{1 / seconds:.3g} steps/s", f"{duration(left)} left"]
     parts.append(f"loss {values['loss']:.4g}")
     terms = values["losses"]
     if len(terms) > 1:
@@ -101,5 +112,13 @@ def summary(values: Mapping[str, Any], total: int) -> str:
         parts.append(f"tail/head ratio {values['tail_ratio']:.2f}/{values['head_ratio']:.2f}")
     if values.get("skipped"):
         parts.append(f"{values['skipped']} skipped")
-    parts += [f"{name} {value:.4g}" for name, value in values.get("evaluation", {}).items()]
+    if "check" in values:
+        parts.append(f"check on a part of the test set: {_metrics(values['check'])}")
+    if "evaluation" in values:
+        parts.append(_metrics(values["evaluation"]))
     return "  ".join(parts)
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    """Their names and values; a group without categories has none."""
+    return "  ".join(f"{name} {'–' if math.isnan(value) else f'{value:.4g}'}" for name, value in metrics.items())

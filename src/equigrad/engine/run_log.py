@@ -21,29 +21,37 @@ from typing import Any
 
 from torch import nn
 
-from equigrad.engine.distributed import job_name, restart_count
+from equigrad.engine.distributed import job_name
 from equigrad.engine.event_file import EventFile
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
-from equigrad.errors import EngineError, one_line
-from equigrad.files import atomic_write, naming, write_atomically
-from equigrad.run_files import LOCK, METRICS, RECIPE, TENSORBOARD
+from equigrad.errors import EngineError
+from equigrad.files import TEMPORARY_SUFFIX, atomic_write, naming, write_atomically
+from equigrad.run_files import FORMAT, LOCK, METRICS, RECIPE, TENSORBOARD, read_recipe, standing
 from equigrad.settings import to_json
-
-FORMAT = 2
-"""Version of `recipe.json`; it changes when older readers would misunderstand the file."""
 
 _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
 
 
 def check_run_folder(folder: Path, resume: bool) -> None:
     """Refuse to mix a new run with what is in a folder, or to resume what is not a run."""
-    if all(path.name == LOCK for path in folder.iterdir()):
+    # A run that was killed at its very beginning leaves half of its first file.
+    if all(path.name == LOCK or path.suffix == TEMPORARY_SUFFIX for path in folder.iterdir()):
         return
     if not resume:
-        raise EngineError(f"the run folder {folder} is not empty: choose another, or continue the run with --resume")
+        raise EngineError(f"the run folder {folder} is not empty: {_what_is_there(folder)}")
     if not (folder / RECIPE).exists():
         raise EngineError(f"cannot resume in {folder}: it has no {RECIPE}, so it is not the folder of a run")
+
+
+def _what_is_there(folder: Path) -> str:
+    if (found := standing(folder)) is None:
+        return "choose another with --run"
+    if found.is_finished:
+        return (
+            f"its run is finished, {found}; choose another with --run, or train longer with --resume and more --epochs"
+        )
+    return f"its run is not finished, {found}; --resume goes on, or choose another with --run"
 
 
 class RunLog:
@@ -153,31 +161,14 @@ def write_recipe(
 
 
 def was_restarted(folder: Path) -> bool:
-    """Whether torchrun has restarted this process after a failure, in the middle of the run in this folder."""
-    if restart_count() == 0 or not (folder / RECIPE).exists():
+    """Whether the run in this folder was started by the job of torchrun that this process belongs to.
+
+    How often torchrun has restarted its processes does not tell: on a node that has replaced another it is never.
+    """
+    if job_name() is None or not (folder / RECIPE).exists():
         return False
     starts = read_recipe(folder)["starts"]
     return bool(starts) and isinstance(starts[-1], dict) and starts[-1].get("job") == job_name()
-
-
-def read_recipe(folder: Path) -> dict[str, Any]:
-    """`recipe.json` of a run; EngineError with one line if it is missing or cannot be understood."""
-    file = folder / RECIPE
-    if not folder.is_dir():
-        raise EngineError(f"{folder}: no such run; expected a folder that `equigrad train` made")
-    if not file.is_file():
-        raise EngineError(f"{folder}: not the folder of a run, it has no {RECIPE}")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise EngineError(f"{file}: not JSON ({one_line(error)})") from None
-    if not isinstance(content, dict) or "format" not in content:
-        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained anew")
-    if content["format"] != FORMAT:
-        raise EngineError(f"{file}: format {content['format']!r} is not known here, expected {FORMAT}")
-    if not isinstance(content.get("starts"), list) or not isinstance(content.get("settings"), dict):
-        raise EngineError(f"{file}: expected the fields starts and settings")
-    return content
 
 
 def versions() -> dict[str, str]:

@@ -4,29 +4,36 @@
     with Training(fabric, model, dataset, sampler, settings, Path("runs/first")) as training:
         while training.run_to_evaluation():                   # False at the end, or when a signal asked to stop
             with training.evaluation_model() as evaluated:
-                metrics = …
+                metrics = …                                   # over training.until_stopped(batches)
             training.log_evaluation(metrics)
 
 A run may be stopped at any step, by SIGTERM, Ctrl-C, `kill -9` or a power cut, and continued with `resume=True` from
 its last checkpoint. On the CPU it then ends with the same weights, bit for bit, as if it had never stopped.
 """
 
+import math
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from torch import nn
 from torch.utils.data import default_collate
 
 from equigrad.engine import random_state
-from equigrad.engine.checkpoint import checkpoint_files, latest_checkpoint, load_checkpoint, save_checkpoint
+from equigrad.engine.checkpoint import (
+    checkpoint_files,
+    keep_as_best,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
@@ -47,15 +54,23 @@ from equigrad.engine.run_log import RunLog, check_run_folder, default_command, w
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
 from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
+from equigrad.engine.timing import Forecast, StepTimer
 from equigrad.errors import EngineError, one_line
 from equigrad.files import remove_temporary_files
+from equigrad.run_files import BEST
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+TestBatch = TypeVar("TestBatch")
+
 # Looking at a number makes an accelerator wait; on the CPU it costs nothing.
 _CHECK_EVERY_ON_ACCELERATOR = 10
 _NUM_SNAPSHOTS = 50
+
+
+class EvaluationStopped(Exception):
+    """A signal asked to stop during an evaluation; leaving `Training` ends it as any stopped run."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,7 @@ class Training:
         sample_name: from an index to what messages call the sample, as a rule its file.
         evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
         recipe: what `recipe.json` says besides the settings.
+        data_summary: a line on the training data, for the user.
         command: how the run was started, for `recipe.json` and for the line how to resume.
 
     Raises:
@@ -105,19 +121,20 @@ class Training:
         sample_name: Callable[[int], str] = index_name,
         evaluates: bool = True,
         recipe: Mapping[str, Any] | None = None,
+        data_summary: str | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
         self.fabric, self.settings, self.run_folder = fabric, settings, run_folder
         self.sample_name, self.evaluates, self.recipe = sample_name, evaluates, recipe or {}
         self.command = list(command) if command is not None else default_command()
-        self.resume = resume
+        self.resume, self.data_summary = resume, data_summary
         self.loader = _make_loader(fabric, dataset, sampler, settings, collate, sample_name)
         self.learner = Learner(fabric, model, settings)
         self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
         self.check_every = 1 if fabric.device.type == "cpu" else _CHECK_EVERY_ON_ACCELERATOR
         self.checkpoint_every = settings.checkpoint_every or self.steps_per_epoch
-        self.evaluate_every = settings.evaluate_every * self.steps_per_epoch
+        self.evaluate_every = (settings.evaluate_every or self.total) * self.steps_per_epoch
         self.statistics_every = settings.statistics_every or max(self.total // _NUM_SNAPSHOTS, 1)
 
         self.step = 0  # optimiser steps done
@@ -127,14 +144,17 @@ class Training:
         self.skipped: Counter[str] = Counter()
         self.logged: dict[str, int] | None = None  # content of the log at the checkpoint
         self.evaluation: dict[str, float] = {}
+        self.best: float | None = None  # first metric of the best evaluation
         self.evaluation_pending = False  # due at this step, and not logged yet
         self.interrupted = False
 
-        self.stop = StopRequest()
+        self.stop = StopRequest(self._acknowledge_signal)
         self.log: RunLog | None = None  # on the first rank
         self.progress = PlainProgress(self.total, is_silent=not fabric.is_global_zero)
+        self.forecast = Forecast(self.total, self.evaluate_every if evaluates else None, fabric.device)
+        self._is_evaluating = False
         self._epoch_batches: Iterator[tuple[list[Batch], int]] | None = None
-        self._timer = _Timer()
+        self._timer = StepTimer()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -149,18 +169,24 @@ class Training:
             _on_first_rank(self.fabric, lambda: self._open_log(stack))
             self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
             stack.callback(self.progress.close)
+            self._say_what_will_happen()
             self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self.interrupted:
+    ) -> bool:
+        if is_stopped := isinstance(error, EvaluationStopped):
+            self.interrupted, kind, error, trace = True, None, None, None
+        if (error is None and self.interrupted) or isinstance(error, KeyboardInterrupt):
             resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
-            self.progress.say(f"stopped at step {self.step} of {self.total}; to go on: {resumption}")
+            doing = " during the evaluation" if self._is_evaluating else ""
+            last = "" if error is None else f"; {self._last_checkpoint()}"
+            self.progress.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to go on: {resumption}")
         if error is None and self.skipped:
             self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
         self._open.__exit__(kind, error, trace)
+        return is_stopped
 
     def run_to_evaluation(self) -> bool:
         """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
@@ -190,14 +216,44 @@ class Training:
     @contextmanager
     def evaluation_model(self) -> Iterator[nn.Module]:
         """The model to evaluate, the averaged one if it is kept, in evaluation mode; the training does not notice."""
+        self._is_evaluating, start = True, time.monotonic()
         with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
             yield model
+        self._is_evaluating = False
+        if text := self.forecast.evaluation_done(self.step, time.monotonic() - start):
+            self.progress.say(text)
 
-    def log_evaluation(self, metrics: Mapping[str, float]) -> None:
-        """Write the metrics of the evaluation that was due; every rank must call."""
+    def until_stopped(self, batches: Iterable[TestBatch]) -> Iterator[TestBatch]:
+        """The batches of an evaluation, which end with `EvaluationStopped` on all ranks if a signal arrives on any.
+
+        The checkpoint of the step is there already, and the resumed run evaluates first.
+        """
+        for batch in batches:
+            yield batch
+            if self.stop.is_set:
+                break
+        (should_stop,) = any_rank(self.fabric, self.stop.is_set)
+        if should_stop:
+            raise EvaluationStopped
+
+    @property
+    def is_last_step(self) -> bool:
+        """Whether all steps are done."""
+        return self.step == self.total
+
+    def log_evaluation(self, metrics: Mapping[str, float], check: Mapping[str, float] | None = None) -> None:
+        """Write the metrics of the evaluation that was due; every rank must call.
+
+        Args:
+            metrics: of the whole test set; empty if only a part of it was evaluated.
+            check: of a fixed part of it, for runs that evaluate the whole only at the end. They tell which is best.
+        """
         self.evaluation = {name: float(value) for name, value in metrics.items()}
         self.evaluation_pending = False
-        self._log({"evaluation": self.evaluation})
+        values = {"check": dict(check)} if check else {}
+        self._log({**values, **({"evaluation": self.evaluation} if metrics else {})})
+        if self.settings.keep_best:
+            self._keep_if_best(next(iter((check or metrics).items())))
         if self._is_due(self.step, self.checkpoint_every):
             self._save()
 
@@ -238,7 +294,7 @@ class Training:
         alarm = self.monitor.alarm(self.sample_name)
         is_broken, should_stop = any_rank(self.fabric, alarm is not None, self.stop.is_set)
         if is_broken:
-            alarms = [text for text in gather_objects(self.fabric, alarm) if text]
+            alarms = [text for text in gather_objects(alarm) if text]
             raise AgreedError(f"{alarms[0]}; {self._last_checkpoint()}")
         return should_stop
 
@@ -249,6 +305,10 @@ class Training:
         self.interrupted = should_stop and (self.step < self.total or self.evaluation_pending)
         if not self.evaluation_pending and self._is_due(self.step, self.settings.log_every):
             self._log({})
+        elif self.step % self.check_every == 0 and self.progress.wants_numbers:
+            self._show(self._numbers(self.monitor.means_so_far()))
+        if self.step % self.check_every == 0 and (text := self.forecast.step_done(self.step)):
+            self.progress.say(text)
         if self.log is not None and self._is_due(self.step, self.statistics_every):
             self.log.snapshot(self.step, self.learner.model)
         if should_stop or self.evaluation_pending or self._is_due(self.step, self.checkpoint_every):
@@ -264,23 +324,50 @@ class Training:
         num_skipped = float(sum(self.skipped.values())) * self.fabric.world_size
         means = mean_over_ranks(self.fabric, {**self.monitor.means(), "skipped": num_skipped})
         skipped = round(means.pop("skipped"))
+        values = self._numbers(means) | {"skipped": skipped} | evaluation
+        self._timer.reset()
+        if self.log is not None:
+            self.log.write(values)
+        self._show(values)
+
+    def _numbers(self, losses: dict[str, float]) -> dict[str, Any]:
         values: dict[str, Any] = {
             "step": self.step,
             "epoch": round(self.step / self.steps_per_epoch, 4),
-            "loss": sum(means.values()),
-            "losses": means,
+            "loss": sum(losses.values()),
+            "losses": losses,
             "lr": self.learner.lr,
             **self._timer.per_step(),
-            "skipped": skipped,
+            "skipped": sum(self.skipped.values()),
         }
         if self.learner.grad_norm is not None:
             values["grad_norm"] = self.learner.grad_norm.item()
         for statistics in list(find_statistics(self.learner.model).values())[:1]:
             values["tail_ratio"], values["head_ratio"] = tail_and_head_ratio(statistics)
-        values |= evaluation
-        if self.log is not None:
-            self.log.write(values)
-            self.progress.report(values)
+        return values
+
+    def _show(self, values: Mapping[str, Any]) -> None:
+        self.progress.report(values, evaluation_seconds=self.forecast.evaluation_seconds(self.step))
+
+    def _say_what_will_happen(self) -> None:
+        if self.data_summary is not None:
+            self.progress.say(f"data: {self.data_summary}")
+        length = f"{self.total:,} steps of {self.settings.batch_size:,} samples, {self.steps_per_epoch:,} in an epoch"
+        is_only = self.evaluate_every >= self.total
+        often = "at the end" if is_only else f"every {self.evaluate_every:,} steps and at the end"
+        self.progress.say(f"training: {length}{f'; evaluation {often}' if self.evaluates else ''}")
+        size = sum(parameter.numel() for parameter in self.learner.model.parameters())
+        processes = f"{self.fabric.world_size} processes" if self.fabric.world_size > 1 else "1 process"
+        precision = self.fabric.strategy.precision.precision
+        self.progress.say(f"device: {self.fabric.device}, {processes}, precision {precision}, {size:,} parameters")
+        if self.settings.sync_batch_norm and self.fabric.world_size > 1 and self.fabric.device.type != "cuda":
+            self.progress.say("warning: batch norms are not synchronised, each rank has its own: torch has it for CUDA")
+
+    def _acknowledge_signal(self) -> None:
+        first = (
+            "the evaluation ends with this batch and is repeated" if self._is_evaluating else "this step is finished"
+        )
+        self.progress.say(f"stopping: {first}, then --resume goes on; Ctrl-C again stops at once")
 
     def _count_skipped(self, batch: Batch) -> None:
         for name in batch.skipped:
@@ -292,9 +379,19 @@ class Training:
         broken = self.learner.broken_parameter()
         if broken is not None:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
+        if self.settings.average_batch_norm:
+            self.learner.agree_on_buffers()  # a resumed run begins with them on all ranks
         own = {"random": random_state.capture(), "losses": self.monitor.state_dict(), "skipped": dict(self.skipped)}
-        per_rank = gather_objects(self.fabric, own)
+        per_rank = gather_objects(own)
         _on_first_rank(self.fabric, lambda: self._write_checkpoint(per_rank))
+
+    def _keep_if_best(self, headline: tuple[str, float]) -> None:
+        name, value = headline
+        if math.isnan(value) or (self.best is not None and value <= self.best):
+            return
+        self.best = value
+        _on_first_rank(self.fabric, lambda: keep_as_best(self.run_folder, self.step))
+        self.progress.say(f"the best {name} so far, {value:.4g}, is that of step {self.step:,}: kept as {BEST}")
 
     def _write_checkpoint(self, per_rank: list[Any]) -> None:
         assert self.log is not None
@@ -304,6 +401,7 @@ class Training:
             "batch_size": self.settings.batch_size,
             "sampler": self.loader.sampler.state_dict(epoch=self.epoch, position=self.position),
             "evaluation": self.evaluation,
+            "best": self.best,
             "evaluation_pending": self.evaluation_pending,
             "ranks": per_rank,
             "log": self.log.content,
@@ -336,7 +434,7 @@ class Training:
         found = None
         if self.fabric.is_global_zero:
             found = latest_checkpoint(self.run_folder, self.progress.say)
-        file = from_first_rank(self.fabric, found[0] if found else None)
+        file = from_first_rank(found[0] if found else None)
         if file is None:
             self.progress.say(f"{self.run_folder} has no checkpoint yet: starting from the beginning")
             return
@@ -358,6 +456,7 @@ class Training:
         except ValueError as error:
             raise EngineError(f"the checkpoint does not fit the data: {one_line(error)}") from error
         self.step, self.evaluation = content["step"], content["evaluation"]
+        self.best = content.get("best")  # earlier versions did not write it
         self.epoch, self.position = content["sampler"]["epoch"], content["sampler"]["position"]
         self.evaluation_pending = content["evaluation_pending"] and self.evaluates
         if self.evaluation_pending:
@@ -411,30 +510,6 @@ def train(
     return training.result
 
 
-class _Timer:
-    """Time of the steps since the last line of the log, and how much of it was spent waiting for data."""
-
-    def __init__(self) -> None:
-        self._start = self._seconds = self._waited = 0.0
-        self._count = 0
-
-    def start(self) -> None:
-        self._start = time.perf_counter()
-
-    def data_arrived(self) -> None:
-        self._waited += time.perf_counter() - self._start
-
-    def step_done(self) -> None:
-        self._seconds += time.perf_counter() - self._start
-        self._count += 1
-
-    def per_step(self) -> dict[str, float]:
-        count = max(self._count, 1)
-        means = {"seconds_per_step": self._seconds / count, "seconds_waiting_for_data": self._waited / count}
-        self._seconds, self._waited, self._count = 0.0, 0.0, 0
-        return means
-
-
 def _make_loader(
     fabric: "Fabric",
     dataset: Any,
@@ -451,6 +526,7 @@ def _make_loader(
         num_micro_batches=settings.accumulate,
         collate=collate,
         num_workers=settings.num_workers,
+        prefetch=settings.prefetch,
         seed=settings.seed,
         on_error=settings.on_error,
         sample_name=sample_name,
@@ -487,7 +563,7 @@ def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
             act()
         except (EngineError, OSError) as error:
             message = one_line(error)
-    message = from_first_rank(fabric, message)
+    message = from_first_rank(message)
     if message is not None:
         raise AgreedError(message)
 

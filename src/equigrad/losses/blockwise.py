@@ -16,8 +16,9 @@ from equigrad.losses.kernel_choice import Kernels, kernels_for
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""
 
-MIN_BLOCK_ELEMENTS = 2**17
-"""Half a MB of float32: smaller blocks cost more in calls, and in threads that wait, than they save in memory."""
+MIN_BLOCK_ELEMENTS = 2**18
+"""1 MB of float32: smaller blocks cost more in calls, and in threads that wait, than they save in memory. Logits of
+twice as many are not cut either."""
 
 MAX_DEVICE_BLOCKS = 4
 """On a device every operation costs a launch: few blocks, and temporaries of a quarter of the logits."""
@@ -41,7 +42,7 @@ class GradientSums(NamedTuple):
 
     positive: Tensor
     negative: Tensor
-    divisor: Tensor | None  # what the loss divides its sum by
+    divisor: Tensor | float | None  # what the loss divides its sum by
 
 
 class DeviceSums(GradientSums):
@@ -59,16 +60,19 @@ class BlockwisePass:
         margin: m_j, for a loss of s z + m.
         scale: s. The arithmetic differentiates by s z + m; backward and `gradient_sums` multiply by s.
         kernels: from `kernels_for`; a device gets few large blocks.
+        wide_gradient: hold a gradient of half precision as float32 until backward: for a loss whose undivided gradient
+            may be too large for float16, while parts of it, divided, are too small.
     """
 
     def __init__(
         self,
         logits: Tensor,
-        divisor: Tensor | None,
+        divisor: Tensor | float | None,
         margin: PerCategory | None = None,
         scale: float = 1.0,
         *,
         kernels: Kernels = "blocks",
+        wide_gradient: bool = False,
     ) -> None:
         self.logits = logits
         self.num_classes = logits.shape[1]
@@ -88,18 +92,24 @@ class BlockwisePass:
         self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)
         self.negative = torch.zeros_like(self.positive)
         self.divisor = divisor
-        one = torch.ones_like(self.loss)
-        self.safe_divisor = one if divisor is None else torch.where(divisor > 0, divisor, one)  # no sample: 0 / 1
+        # No sample: 0 / 1. Numbers on a CPU, where operations with them are cheaper than with tensors.
+        self.safe_divisor: Tensor | float
+        if isinstance(divisor, Tensor) and not self.is_cpu:
+            self.safe_divisor = torch.where(divisor > 0, divisor, 1.0)
+        else:
+            number = 1.0 if divisor is None else float(divisor)
+            self.safe_divisor = number if number > 0 else 1.0
         # A half-precision gradient is stored undivided: 1/N of it may be below the smallest float16.
-        self.stored_divisor = self.safe_divisor if logits.dtype == self.dtype else one
+        is_precise = wide_gradient or logits.dtype == self.dtype
+        self.stored_divisor = self.safe_divisor if is_precise else 1.0
         self.gradient: Tensor | None = None
         self.graph_anchor: Tensor | None = None
         if torch.is_grad_enabled() and logits.requires_grad:
-            self.gradient = torch.empty_like(flat, memory_format=torch.contiguous_format)
-            self.graph_anchor = logits.narrow(0, 0, 0).clone()
+            dtype = self.dtype if wide_gradient else flat.dtype
+            self.gradient = torch.empty_like(flat, dtype=dtype, memory_format=torch.contiguous_format)
+            self.graph_anchor = logits.narrow_copy(0, 0, 0)  # a view would hold the memory of the logits
         # The arithmetic of a block uses the memory of its gradient where that is precise enough.
-        self.workspace = self.gradient if logits.dtype == self.dtype else None
-        self._temporaries: Tensor | None = None
+        self.workspace = self.gradient if is_precise else None
 
     def flatten(self, values: Tensor) -> Tensor:
         """What has the logits' shape as (N, C) or (N, C, M); what has the labels' shape as (N,) or (N, M)."""
@@ -115,7 +125,7 @@ class BlockwisePass:
             vector = value.detach().to(self.flat.device, torch.float64).expand(self.num_classes)
         else:  # filled on the device: to copy a number there, the host would wait
             vector = torch.full((self.num_classes,), value, dtype=torch.float64, device=self.flat.device)
-        return vector.view(1, -1) if self.is_rows else vector.view(1, -1, 1)
+        return vector if self.is_rows else vector.view(1, -1, 1)
 
     def blocks(self, num_temporaries: int = 0, *, num_samples: int | None = None) -> list[Block]:
         """Cut the samples into blocks.
@@ -129,6 +139,8 @@ class BlockwisePass:
             if num_temporaries > 0:
                 share = int(self.flat.numel() * TEMPORARY_SHARE / num_temporaries)
                 num_elements = min(MAX_BLOCK_ELEMENTS, max(MIN_BLOCK_ELEMENTS, share))
+                if self.flat.numel() <= 2 * MIN_BLOCK_ELEMENTS:
+                    num_elements = min(MAX_BLOCK_ELEMENTS, 2 * MIN_BLOCK_ELEMENTS)
             num_samples = max(1, num_elements // self.num_classes)
         if self.kernels != "blocks":  # a device, also where a loss has no Triton kernel
             total = self.flat.numel() // self.num_classes
@@ -150,15 +162,6 @@ class BlockwisePass:
                 blocks.append(Block((rows, positions), (rows, everything, positions)))
         return blocks
 
-    def two_temporaries(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Two tensors of the block's shape and no content, the same memory for every block."""
-        shape = self.flat[block.entries].shape
-        size = shape.numel()
-        if self._temporaries is None or self._temporaries.shape[1] < size:
-            self._temporaries = torch.empty(2, size, dtype=self.dtype, device=self.flat.device)
-        first, second = self._temporaries.unbind()
-        return first[:size].view(shape), second[:size].view(shape)
-
     def gradient_sums(self) -> GradientSums:
         """Gradient sums of the undivided loss."""
         if self.scale != 1:
@@ -174,15 +177,15 @@ class ClosedForm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, graph_anchor: Tensor | None, run: Any) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, run: Any) -> Tensor:
         """The loss, divided, of a `BlockwisePass` or a `DeviceRun`."""
         if run.gradient is not None:
             ctx.gradient, ctx.divisor, ctx.graph_anchor = (
                 run.gradient,
                 None if run.stored_divisor is run.safe_divisor else run.safe_divisor,
-                graph_anchor,
+                run.graph_anchor,
             )
-            ctx.shape, ctx.is_rows, ctx.scale = logits.shape, run.is_rows, run.scale
+            ctx.shape, ctx.dtype, ctx.is_rows, ctx.scale = logits.shape, logits.dtype, run.is_rows, run.scale
         if isinstance(run, BlockwisePass):
             return (run.loss / run.safe_divisor).to(run.dtype)
         value: Tensor = run.value
@@ -195,9 +198,10 @@ class ClosedForm(torch.autograd.Function):
         with torch.no_grad():
             factor = upstream if ctx.scale == 1 else upstream * ctx.scale
             _scale_(gradient, factor, ctx.divisor)
+            gradient = gradient.to(ctx.dtype)
         if torch.is_grad_enabled():
             gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
-        return _in_logits_shape(gradient, ctx), None, None
+        return _in_logits_shape(gradient, ctx), None
 
 
 class FirstDerivativeOnly(torch.autograd.Function):
@@ -254,9 +258,9 @@ def take_gradient(ctx: Any) -> Tensor:
     return gradient
 
 
-def _scale_(gradient: Tensor, factor: Tensor, divisor: Tensor | None) -> None:
+def _scale_(gradient: Tensor, factor: Tensor, divisor: Tensor | float | None) -> None:
     """gradient *= factor / divisor, in place: a second logits-sized tensor would double the memory of the loss."""
-    if divisor is not None and kernels_for(gradient.device) == "triton":
+    if isinstance(divisor, Tensor) and kernels_for(gradient.device) == "triton":
         from equigrad.losses.kernels import backward, launch
 
         launch.run(backward.scale_gradient(gradient, factor, divisor, out=gradient))

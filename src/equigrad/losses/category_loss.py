@@ -30,6 +30,10 @@ class CategoryLoss(ExactModule):
     takes_background = True
     """Whether a sample may be BACKGROUND: a negative of every category. A softmax has no column for it."""
 
+    takes_objectness = False
+    """Whether `forward` has the option `objectness`: the last of C + 1 columns is that of `WithObjectness`. Only the
+    Triton kernels have it, for class indices."""
+
     def __init__(self, reduction: Reduction, ignore_index: int = IGNORE) -> None:
         super().__init__()
         check_choice("reduction", reduction, Reduction)
@@ -45,7 +49,7 @@ class CategoryLoss(ExactModule):
             raise ValueError('normalizer divides a sum; with reduction="none" divide the values yourself')
         return {"reduction": "sum", "normalizer": None, "ignore_index": self.ignore_index}
 
-    def num_counted(self, labels: Tensor) -> int | None:
+    def num_counted(self, labels: Tensor) -> float | None:
         """The samples that "mean" divides by; None with another reduction.
 
         Parts of a batch with different numbers of samples, on ranks or in micro-batches, add up to the mean of the

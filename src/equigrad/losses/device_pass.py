@@ -17,6 +17,7 @@ class DeviceRun(NamedTuple):
     value: Tensor
     gradient: Tensor | None
     safe_divisor: Tensor
+    graph_anchor: Tensor | None
     stored_divisor: None = None  # the gradient is not divided
     is_rows: bool = False
     scale: float = 1.0
@@ -37,11 +38,8 @@ def finish(logits: Tensor, device_pass: Pass, *, is_divided: bool, message: str)
             raise ValueError(message)
     else:
         torch._assert_async(result.is_valid, message)
-    loss: Tensor = ClosedForm.apply(
-        logits,
-        None if result.gradient is None else logits.narrow(0, 0, 0).clone(),
-        DeviceRun(result.loss, result.gradient, result.divisor),
-    )
+    anchor = None if result.gradient is None else logits.narrow_copy(0, 0, 0)
+    loss: Tensor = ClosedForm.apply(logits, DeviceRun(result.loss, result.gradient, result.divisor, anchor))
     divisor = result.record[-1] if is_divided else None
     sums = DeviceSums(result.positive, result.negative, divisor)
     sums.record = result.record

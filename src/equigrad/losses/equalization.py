@@ -79,6 +79,8 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         ignore_index: the label of samples that do not count.
     """
 
+    takes_objectness = True
+
     def __init__(
         self,
         num_classes: int,
@@ -113,21 +115,27 @@ class SigmoidEqualizationLoss(EqualizationLoss):
             positive_weight, negative_weight = options.run()
         else:
             ratio = self.statistics.ratio
-            is_known = ratio.isfinite()  # no negative gradient yet: balanced, whatever f is
-            negative_weight = self.mapping(torch.where(is_known, ratio, 1.0)).clamp(0, 1)
-            negative_weight = torch.where(is_known, negative_weight, 1.0)
-            positive_weight = 1 + self.positive_boost * (1 - negative_weight)
+            is_unknown = ratio == torch.inf  # no negative gradient yet: balanced, whatever f is
+            negative_weight = self.mapping(ratio.masked_fill(is_unknown, 1.0)).clamp(0, 1).masked_fill(is_unknown, 1.0)
+            positive_weight = (1 - negative_weight).mul_(self.positive_boost).add_(1)
         if not self.reweight_positive:
             positive_weight = torch.ones_like(positive_weight)
         if not self.reweight_negative:
             negative_weight = torch.ones_like(negative_weight)
         return positive_weight, negative_weight
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
+    ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         weights = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
-            logits, labels, *weights, **self.options(normalizer)
+            logits, labels, *weights, objectness=objectness, **self.options(normalizer)
         )
         self.record(gradient_sums)
         if self.reduction == "none":
@@ -192,7 +200,7 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         prior = getattr(self.statistics, self.indicator)
         if self.indicator == "ratio":
             prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
-        return self.prior_power * prior.clamp(min=self.prior_floor).log()
+        return prior.clamp(min=self.prior_floor).log_().mul_(self.prior_power)
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
@@ -228,6 +236,8 @@ class EqualizedFocalLoss(EqualizationLoss):
         ignore_index: the label of samples that do not count.
     """
 
+    takes_objectness = True
+
     def __init__(
         self,
         num_classes: int,
@@ -258,7 +268,14 @@ class EqualizedFocalLoss(EqualizationLoss):
             focus = torch.full_like(focus, self.base_focus)
         return focus, weight if self.weighting else torch.ones_like(weight)
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
+    ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         focus, weight = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
@@ -268,6 +285,7 @@ class EqualizedFocalLoss(EqualizationLoss):
             weight,
             positive_balance=self.positive_balance,
             focus=focus,
+            objectness=objectness,
             **self.options(normalizer),
         )
         self.record(gradient_sums)
@@ -293,6 +311,8 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         ignore_index: the label of samples that do not count.
     """
 
+    takes_objectness = True
+
     def __init__(
         self,
         num_classes: int,
@@ -314,13 +334,26 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         return modulation(self.statistics, self.base_focus, self.focus_scale)
 
     def forward(
-        self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        quality: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
         require_quality(quality)
         focus, weight = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
-            logits, labels, weight, weight, focus=focus, quality=quality, **self.options(normalizer)
+            logits,
+            labels,
+            weight,
+            weight,
+            focus=focus,
+            quality=quality,
+            objectness=objectness,
+            **self.options(normalizer),
         )
         self.record(gradient_sums)
         if self.reduction == "none":
@@ -338,7 +371,7 @@ def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: f
         positive, negative = statistics.positive, statistics.negative
         focus, weight = weights.focal_weights(positive, negative, base_focus=base_focus, focus_scale=focus_scale).run()
         return focus, weight
-    focus = base_focus + focus_scale * (1 - statistics.ratio.clamp(0, 1))
+    focus = (1 - statistics.ratio.clamp(0, 1)).mul_(focus_scale).add_(base_focus)
     return focus, focus / base_focus
 
 

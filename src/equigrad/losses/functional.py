@@ -31,9 +31,8 @@ from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.sigmoid_pass import (
     POSITIVES_AT_ONCE,
     EntryWeights,
-    add_bce_negatives,
-    add_focal_negatives,
     add_multi_label,
+    add_negatives,
     add_positives,
 )
 from equigrad.losses.softmax_pass import add_cross_entropy, add_soft_cross_entropy, lower_own_logit_, seesaw_
@@ -55,6 +54,7 @@ def binary_cross_entropy(
     reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
     ignore_index: int = IGNORE,
+    objectness: bool = False,
 ) -> tuple[Tensor, GradientSums]:
     r"""Binary cross-entropy, focal loss or quality focal loss, with weights for each category.
 
@@ -79,8 +79,11 @@ def binary_cross_entropy(
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
         normalizer: D, in place of either.
         ignore_index: label of samples that do not count.
+        objectness: the last of C + 1 columns is trained with plain binary cross-entropy, positive where a sample has a
+            category, and is in no gradient sum. Triton kernels and class indices only.
     """
-    check_logits(logits, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
+    categories = logits.narrow(1, 0, logits.shape[1] - 1) if objectness else logits
+    check_logits(categories, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
     if quality is not None and focus is None:
         raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
     by_sample = foreground_weight is not None or weight is not None
@@ -89,9 +92,11 @@ def binary_cross_entropy(
         from equigrad.losses import device_pass
         from equigrad.losses.kernels import sigmoid
 
-        check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index, values=False)
+        check_labels(
+            categories, labels, background=True, multi_label=not objectness, ignore_index=ignore_index, values=False
+        )
         if quality is not None:
-            check_quality(logits, labels, quality, values=False)
+            check_quality(categories, labels, quality, values=False)
         return device_pass.finish(
             logits,
             sigmoid.binary_cross_entropy(
@@ -106,19 +111,26 @@ def binary_cross_entropy(
                 weight=weight,
                 margin=margin,
                 scale=scale,
+                objectness=objectness,
                 reduction=reduction,
                 normalizer=normalizer,
                 ignore_index=ignore_index,
                 with_gradient=torch.is_grad_enabled() and logits.requires_grad,
             ),
             is_divided=reduction == "mean" or normalizer is not None,
-            message=label_message(logits.shape[1], background=True, ignore_index=ignore_index)
+            message=label_message(categories.shape[1], background=True, ignore_index=ignore_index)
             + ", targets and qualities within [0, 1], and a normalizer finite and > 0",
         )
+    if objectness:
+        raise ValueError("objectness needs the Triton kernels: elsewhere use WithObjectness, or call twice")
     labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
+    is_multi_label = labels.shape == logits.shape
+    # Asking spares operations on the CPU; on a GPU the answer would cost a synchronisation.
+    lowest_label = int(labels.min()) if labels.is_cpu and labels.numel() and not is_multi_label else IGNORE
     if positive_balance is not None:
         positive_weight, negative_weight = positive_balance * positive_weight, (1 - positive_balance) * negative_weight
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
+    divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
+    run = BlockwisePass(logits, divisor, margin, scale, kernels=kernels)
     weights = EntryWeights(
         run.vector(positive_weight),
         run.vector(negative_weight),
@@ -129,19 +141,15 @@ def binary_cross_entropy(
     if quality is not None:
         check_quality(logits, labels, quality)
         quality = run.flatten(quality)
-    is_multi_label = labels.shape == logits.shape
     labels = run.flatten(labels)
     with torch.no_grad():
         if is_multi_label:
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights)
         else:
-            if focus_vector is None:
-                add_bce_negatives(run, run.blocks(0), labels, weights)
-            else:
-                add_focal_negatives(run, run.blocks(2), labels, focus_vector, weights)
+            add_negatives(run, run.blocks(2), labels, focus_vector, weights, lowest_label)
             blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
-            add_positives(run, blocks, labels, quality, focus_vector, weights)
-    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
+            add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label)
+    return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
 def cross_entropy(
@@ -166,7 +174,7 @@ def cross_entropy(
         labels: (N, ...) class indices or `ignore_index`; or y, probabilities of the logits' shape.
         margin: m_j.
         weight: w_j, of a sample by its category; 1 if not given.
-        label_margin: d_j; a sample's own category has m_y - d_y in place of m_y. Class indices only.
+        label_margin: d_j; a sample's own category has m_y - d_y in place of m_y. Class indices only, smoothed or not.
         scale: s.
         label_smoothing: epsilon; y becomes (1 - epsilon) y + epsilon / C, as in `torch.nn.CrossEntropyLoss`.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").
@@ -177,7 +185,7 @@ def cross_entropy(
     if label_margin is not None:
         refuse_soft_labels(logits, labels, "the margin is that of the one category of a sample")
     kernels = kernels_for(logits.device)
-    if kernels == "triton" and not (label_smoothing > 0 and label_margin is not None):
+    if kernels == "triton":
         from equigrad.losses import device_pass
         from equigrad.losses.kernels import softmax
 
@@ -202,20 +210,22 @@ def cross_entropy(
             + ", soft labels >= 0 with a sum of 1, and a normalizer finite and > 0",
         )
     labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
-    run = BlockwisePass(logits, divisor_of(logits, labels, reduction, normalizer), margin, scale, kernels=kernels)
     is_soft = label_smoothing > 0 or labels.shape == logits.shape
+    lowest_label = int(labels.min()) if labels.is_cpu and labels.numel() and not is_soft else IGNORE
+    divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
+    run = BlockwisePass(logits, divisor, margin, scale, kernels=kernels)
     weight = None if weight is None else run.vector(weight)
     labels = run.flatten(labels)
+    adjust = None
+    if label_margin is not None:
+        adjust = partial(lower_own_logit_, label_margin=run.vector(label_margin))
     with torch.no_grad():
         if is_soft:
-            add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing)
+            add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing, adjust)
         else:
             weight = None if weight is None else weight.flatten()
-            adjust = None
-            if label_margin is not None:
-                adjust = partial(lower_own_logit_, label_margin=run.vector(label_margin))
-            add_cross_entropy(run, run.blocks(), labels, weight, adjust)
-    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
+            add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
+    return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
 def seesaw_cross_entropy(
@@ -256,7 +266,7 @@ def seesaw_cross_entropy(
     )
     with torch.no_grad():
         add_cross_entropy(run, run.blocks(2), run.flatten(labels), None, adjust)
-    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
+    return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
 def lade_cross_entropy(
@@ -288,10 +298,11 @@ def lade_cross_entropy(
     refuse_soft_labels(logits, labels, "LADE's regulariser averages over the samples of each category")
     labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
     divisor, margin = divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log()
-    run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device))
+    # The regulariser is steep where logits are large, and has the weight of all samples.
+    run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device), wide_gradient=True)
     labels = run.flatten(labels)
     with torch.no_grad():
         add_cross_entropy(run, run.blocks(), labels)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
-    return ClosedForm.apply(logits, run.graph_anchor, run), run.gradient_sums()
+    return ClosedForm.apply(logits, run), run.gradient_sums()

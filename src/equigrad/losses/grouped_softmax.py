@@ -140,15 +140,16 @@ class GroupedSoftmaxLoss(CategoryLoss):
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, `num_logits`, ...) against labels (N, ...)."""
         options = self.options(normalizer)
-        targets = self.group_targets(logits, labels)
-        if self.reduction == "none":
-            return reference.grouped_softmax(logits, targets, self.layout.sizes)
         losses = []
-        for group_logits, target in zip(logits.split_with_sizes(self.layout.sizes, dim=1), targets, strict=True):
-            loss, _ = as_operator(functional.cross_entropy)(
-                group_logits, target, reduction=options["reduction"], normalizer=normalizer
-            )
-            losses.append(loss)
+        with self.uniform.refunded_on_error():
+            targets = self.group_targets(logits, labels)
+            if self.reduction == "none":
+                return reference.grouped_softmax(logits, targets, self.layout.sizes)
+            for group_logits, target in zip(logits.split_with_sizes(self.layout.sizes, dim=1), targets, strict=True):
+                loss, _ = as_operator(functional.cross_entropy)(
+                    group_logits, target, reduction=options["reduction"], normalizer=normalizer
+                )
+                losses.append(loss)
         return torch.stack(losses).sum()
 
     def num_counted(self, labels: Tensor) -> None:

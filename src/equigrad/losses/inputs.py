@@ -150,7 +150,7 @@ def check_labels(
     lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
     if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
         least, greatest = labels.aminmax()
-        if least >= lowest and greatest < num_classes:
+        if least.item() >= lowest and greatest.item() < num_classes:
             return labels  # one operation for the usual batch
     is_ignored = labels == ignore_index
     allowed = (labels >= lowest) & (labels < num_classes) | is_ignored
@@ -217,31 +217,50 @@ def refuse_normalizer(normalizer: object) -> NoReturn:
 
 
 def divisor_of(
-    logits: Tensor, labels: Tensor, reduction: FusedReduction, normalizer: float | Tensor | None
-) -> Tensor | None:
-    """What a loss divides its sum by: the normalizer, the counted samples ("mean") or nothing ("sum"); float64.
+    logits: Tensor,
+    labels: Tensor,
+    reduction: FusedReduction,
+    normalizer: float | Tensor | None,
+    *,
+    lowest_label: int = IGNORE,
+) -> Tensor | float | None:
+    """What a loss divides its sum by: the normalizer, the counted samples ("mean") or nothing ("sum").
 
-    The labels are those that `check_labels` returned. A normalizer that needs no conversion is returned itself, so that
-    `one_batch` sees that several calls share it.
+    A Tensor is () float64. Where the host may look at values, on a CPU, what is no Tensor stays a number. A normalizer
+    that needs no conversion is returned itself, so that `one_batch` sees that several calls share it.
+
+    Args:
+        logits: (N, C, ...).
+        labels: those that `check_labels` returned.
+        reduction: "mean" or "sum".
+        normalizer: D, in place of either.
+        lowest_label: the least of the labels where it is known; above IGNORE, all samples count.
     """
+    is_host = logits.device.type == "cpu" and not torch.compiler.is_compiling()
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction must be "mean" or "sum" here, got {reduction!r}')
     if normalizer is None:
         if reduction == "sum":
             return None
-        if labels.shape == logits.shape:  # one number for each logit: every sample counts
-            return torch.full((), logits.numel() / logits.shape[1], dtype=torch.float64, device=logits.device)
-        return (labels != IGNORE).sum(dtype=torch.float64)
+        if labels.shape == logits.shape or lowest_label > IGNORE:  # every sample counts
+            count = logits.numel() / logits.shape[1]
+            return count if is_host else torch.full((), count, dtype=torch.float64, device=logits.device)
+        counted = (labels != IGNORE).sum(dtype=torch.float64)
+        return counted.item() if is_host else counted
+    message = "normalizer must be finite and > 0"
     if isinstance(normalizer, Tensor) and normalizer.numel() == 1:
         value = normalizer.detach() if normalizer.requires_grad else normalizer
         value = value.to(logits.device, torch.float64)
         value = value.reshape(()) if value.dim() else value
     elif isinstance(normalizer, int | float) and not isinstance(normalizer, bool):
+        if is_host:
+            if not 0 < normalizer < math.inf:
+                raise ValueError(f"{message}, got {normalizer:g}")
+            return float(normalizer)
         # Filled on the device: to copy a number there, the host would wait.
         value = torch.full((), normalizer, dtype=torch.float64, device=logits.device)
     else:
         refuse_normalizer(normalizer)
-    message = "normalizer must be finite and > 0"
     if torch.compiler.is_compiling():
         return value
     if value.is_cuda:

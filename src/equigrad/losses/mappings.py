@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 Mapping = Callable[[Tensor], Tensor]
@@ -31,7 +30,7 @@ def square_root(ratio: Tensor) -> Tensor:
 
 def sigmoid_like(ratio: Tensor, steepness: float, midpoint: float) -> Tensor:
     """f(x) = 1 / (1 + exp(-gamma (x - mu))): gamma is the steepness, mu the midpoint."""
-    return torch.sigmoid(steepness * (ratio - midpoint))
+    return (ratio - midpoint).mul_(steepness).sigmoid_()
 
 
 def name_of(mapping: Mapping) -> dict[str, Any] | None:

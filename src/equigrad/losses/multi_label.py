@@ -40,6 +40,8 @@ class BinaryCrossEntropyLoss(CategoryLoss):
 
     weight: Tensor | None  # (C,)
 
+    takes_objectness = True
+
     def __init__(
         self,
         *,
@@ -51,10 +53,17 @@ class BinaryCrossEntropyLoss(CategoryLoss):
         weight = None if weight is None else per_category("weight", weight)
         self.register_buffer("weight", weight, persistent=False)
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
+    ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, weight=self.weight, **self.options(normalizer)
+            logits, labels, weight=self.weight, objectness=objectness, **self.options(normalizer)
         )
         if self.reduction == "none":
             return reference.binary_cross_entropy(logits, labels, self.weight, ignore_index=self.ignore_index)
@@ -78,6 +87,8 @@ class FocalLoss(CategoryLoss):
 
     weight: Tensor | None  # (C,)
 
+    takes_objectness = True
+
     def __init__(
         self,
         *,
@@ -95,7 +106,14 @@ class FocalLoss(CategoryLoss):
         self.focus = focus
         self.positive_balance = positive_balance
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
+    ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         loss, _ = as_operator(functional.binary_cross_entropy)(
             logits,
@@ -103,6 +121,7 @@ class FocalLoss(CategoryLoss):
             positive_balance=self.positive_balance,
             focus=self.focus,
             weight=self.weight,
+            objectness=objectness,
             **self.options(normalizer),
         )
         if self.reduction == "none":
@@ -125,18 +144,26 @@ class QualityFocalLoss(CategoryLoss):
         ignore_index: the label of samples that do not count.
     """
 
+    takes_objectness = True
+
     def __init__(self, *, focus: float = 2.0, reduction: Reduction = "mean", ignore_index: int = IGNORE) -> None:
         super().__init__(reduction, ignore_index)
         check_number("focus", focus)
         self.focus = focus
 
     def forward(
-        self, logits: Tensor, labels: Tensor, quality: Tensor, *, normalizer: float | Tensor | None = None
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        quality: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
     ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
         require_quality(quality)
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, focus=self.focus, quality=quality, **self.options(normalizer)
+            logits, labels, focus=self.focus, quality=quality, objectness=objectness, **self.options(normalizer)
         )
         if self.reduction == "none":
             return reference.quality_focal(logits, labels, quality, self.focus, ignore_index=self.ignore_index)
@@ -198,7 +225,14 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
         self.focus = focus
         self.positive_balance = positive_balance
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        *,
+        normalizer: float | Tensor | None = None,
+        objectness: bool = False,
+    ) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
         positive_weight, negative_weight = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
@@ -208,6 +242,7 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
             negative_weight,
             positive_balance=self.positive_balance,
             focus=self.focus,
+            objectness=objectness,
             **self.options(normalizer),
         )
         self.record(gradient_sums)
@@ -320,10 +355,11 @@ class FederatedLoss(CategoryLoss):
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        is_sampled = self.sample_categories(logits, labels)
-        loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, negative_weight=is_sampled, **self.options(normalizer)
-        )
+        with self.uniform.refunded_on_error():
+            is_sampled = self.sample_categories(logits, labels)
+            loss, _ = as_operator(functional.binary_cross_entropy)(
+                logits, labels, negative_weight=is_sampled, **self.options(normalizer)
+            )
         if self.reduction == "none":
             return reference.federated(logits, labels, is_sampled, ignore_index=self.ignore_index)
         return loss

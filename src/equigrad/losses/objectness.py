@@ -7,6 +7,7 @@ from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import check_labels, check_logits, has_target_matrix
+from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.operators import as_operator
 
 
@@ -33,6 +34,12 @@ class WithObjectness(nn.Module):
         """Loss of logits (N, C + 1, ...) against labels (N, ...); a quality loss inside also takes its quality."""
         check_logits(logits)
         category_logits, objectness = logits.tensor_split([logits.shape[1] - 1], dim=1)
+        is_matrix = has_target_matrix(category_logits, labels)
+        is_fused = self.loss.takes_objectness and self.loss.reduction != "none" and not is_matrix
+        loss: Tensor
+        if is_fused and kernels_for(logits.device) == "triton":
+            loss = self.loss(logits, labels, *quality, normalizer=normalizer, objectness=True)
+            return loss
         ignore_index = self.loss.ignore_index
         checked = check_labels(
             category_logits,
@@ -46,11 +53,10 @@ class WithObjectness(nn.Module):
         else:
             options = self.loss.options(normalizer)
             options["ignore_index"] = IGNORE
-            is_matrix = has_target_matrix(category_logits, labels)
             # Category 0 on every sample with a category, BACKGROUND and IGNORE as they are.
             column = torch.where(checked.bool().any(1), 0, BACKGROUND) if is_matrix else checked.clamp(max=0)
             objectness_loss, _ = as_operator(functional.binary_cross_entropy)(objectness, column, **options)
         if not self.loss.takes_background:
             labels = torch.where(labels == BACKGROUND, ignore_index, labels)
-        category_loss: Tensor = self.loss(category_logits, labels, *quality, normalizer=normalizer)
-        return category_loss + objectness_loss
+        loss = self.loss(category_logits, labels, *quality, normalizer=normalizer)
+        return loss + objectness_loss

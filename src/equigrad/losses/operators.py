@@ -35,6 +35,10 @@ SCHEMAS: dict[Callable[..., Any], str] = {
 """What the functions take between labels and reduction. Numbers of the categories are tensors to an operator."""
 
 
+WIDE_GRADIENTS = [functional.lade_cross_entropy]
+"""Functions that hold a gradient of half precision as float32, divided."""
+
+
 def as_operator(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The function of `functional` itself or, while a compiler traces the caller, the operator of the same name.
 
@@ -78,7 +82,8 @@ def _register(function: Callable[..., Any], own_arguments: str) -> Callable[...,
 
     def fake(logits: Tensor, *arguments: Any, **options: Any) -> Outputs:
         options |= zip(names[1:], arguments, strict=False)
-        return _fake(logits, options.get("with_gradient", False))
+        dtype = torch.promote_types(logits.dtype, torch.float32) if function in WIDE_GRADIENTS else logits.dtype
+        return _fake(logits, options.get("with_gradient", False), dtype)
 
     operator = torch.library.custom_op(
         f"equigrad::{function.__name__}",
@@ -89,7 +94,10 @@ def _register(function: Callable[..., Any], own_arguments: str) -> Callable[...,
     operator.register_fake(fake)
     operator.register_autograd(_backward, setup_context=_setup_context)
 
-    def traced(logits: Tensor, labels: Tensor, *vectors: PerCategory, **options: Any) -> tuple[Tensor, GradientSums]:
+    def traced(
+        logits: Tensor, labels: Tensor, *vectors: PerCategory, objectness: bool = False, **options: Any
+    ) -> tuple[Tensor, GradientSums]:
+        assert not objectness, "WithObjectness asks for the column where the Triton kernels are called themselves"
         tensors = [_tensor(vector, logits) for vector in vectors]
         options = {name: _tensor(value, logits) if name in tensor_names else value for name, value in options.items()}
         with_gradient = torch.is_grad_enabled() and logits.requires_grad
@@ -112,21 +120,23 @@ def _compute(function: Callable[..., Any], logits: Tensor, *, with_gradient: boo
     given = {name: value for name, value in options.items() if value is not None}
     with torch.enable_grad():
         loss, (positive, negative, divisor) = function(logits.detach().requires_grad_(with_gradient), **given)
-    gradient = held_gradient(loss) if with_gradient else logits.new_empty(0)
+    dtype = torch.promote_types(logits.dtype, torch.float32) if function in WIDE_GRADIENTS else logits.dtype
+    gradient = held_gradient(loss) if with_gradient else logits.new_empty(0, dtype=dtype)
     # An operator must not return what it was given, as a normalizer is.
-    divisor = torch.ones_like(positive[0]) if divisor is None else divisor.clone()
+    divisor = positive.new_ones(()) * (1.0 if divisor is None else divisor)
     return loss.detach(), gradient, positive, negative, divisor
 
 
-def _fake(logits: Tensor, with_gradient: bool) -> Outputs:
+def _fake(logits: Tensor, with_gradient: bool, dtype: torch.dtype) -> Outputs:
     """Tensors of the shapes, dtypes and strides of the outputs."""
     loss = logits.new_empty((), dtype=torch.promote_types(logits.dtype, torch.float32))
     sums = logits.new_empty(logits.shape[1], dtype=torch.float64)
-    gradient = logits.new_empty(0)
+    gradient = logits.new_empty(0, dtype=dtype)
     if with_gradient:
-        gradient = logits.new_empty(logits.shape)
+        gradient = logits.new_empty(logits.shape, dtype=dtype)
         if logits.dim() > 2 and lies_in_rows(logits):
-            gradient = torch.empty_like(logits.movedim(1, -1), memory_format=torch.contiguous_format).movedim(-1, 1)
+            rows = logits.movedim(1, -1)
+            gradient = torch.empty_like(rows, dtype=dtype, memory_format=torch.contiguous_format).movedim(-1, 1)
     return loss, gradient, sums, torch.empty_like(sums), logits.new_empty((), dtype=torch.float64)
 
 
@@ -134,18 +144,18 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
     _, gradient, positive, negative, divisor = output
     ctx.mark_non_differentiable(gradient, positive, negative, divisor)
     ctx.num_arguments = len(inputs)
-    ctx.is_half = inputs[0].dtype in (torch.float16, torch.bfloat16)
+    ctx.dtype = inputs[0].dtype
     ctx.save_for_backward(gradient, divisor)
 
 
 def _backward(ctx: Any, upstream: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     gradient, divisor = ctx.saved_tensors
-    if ctx.is_half:
+    if gradient.dtype in (torch.float16, torch.bfloat16):
         # Stored undivided, and scaled in float32: a loss scale of 65536 is infinite in float16.
         factor = upstream / torch.where(divisor > 0, divisor, 1.0).float()
         scaled = (gradient.float() * factor).to(gradient.dtype)
     else:
-        scaled = gradient * upstream
+        scaled = (gradient * upstream).to(ctx.dtype)
     return scaled, *([None] * (ctx.num_arguments - 1))
 
 

@@ -1,6 +1,7 @@
 """Random numbers that a checkpoint continues."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,17 @@ class SeededUniform(nn.Module):
         # From pinned memory the copy is asynchronous: the host does not wait for a GPU.
         numbers = torch.rand(shape, generator=generator, pin_memory=device.type == "cuda")
         return numbers.to(device, non_blocking=True)
+
+    @contextmanager
+    def refunded_on_error(self) -> Iterator[None]:
+        """If an exception leaves the block, the calls inside do not count: a refused batch changes nothing."""
+        before = None if torch.compiler.is_compiling() else self.num_calls.clone()
+        try:
+            yield
+        except Exception:
+            if before is not None:
+                self.num_calls.copy_(before)
+            raise
 
     def get_extra_state(self) -> Tensor:
         """The number of calls so far, for `state_dict`."""

@@ -30,6 +30,10 @@ POSITIVES_AT_ONCE = 2**13
 """Labelled entries whose arithmetic, some ten float64 numbers each, is held at a time."""
 
 
+NEVER = -1e4
+"""A logit whose exponential is 0 in float64 too, while its product with a focus of 0 is no NaN."""
+
+
 class EntryWeights(NamedTuple):
     """How much an entry counts, in a shape that broadcasts against a block."""
 
@@ -39,79 +43,99 @@ class EntryWeights(NamedTuple):
     sample: Tensor | None  # of all entries of a sample, by its category
 
 
-def add_bce_negatives(run: BlockwisePass, blocks: list[Block], labels: Tensor, weights: EntryWeights) -> None:
-    """Add the negative entries of binary cross-entropy, and store their gradient."""
-    block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
-    is_by_sample = weights.foreground is not None or weights.sample is not None
-    loss_sums, slope_sums = torch.zeros_like(run.negative), torch.zeros_like(run.negative)
-    for block in blocks:
-        label = labels[block.samples].unsqueeze(1)
-        # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
-        lowest = int(label.min()) if run.is_cpu else IGNORE
-        index = label if lowest >= 0 else label.clamp(min=0)
-        factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
-        logits = run.flat[block.entries].to(run.dtype)
-        if run.margin is not None:
-            logits = torch.add(run.margin, logits, alpha=run.scale)
-        work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
-        for formula, sums in ((softplus, loss_sums), (torch.sigmoid, slope_sums)):
-            values = formula(logits, out=work)
-            if lowest >= 0:
-                values.scatter_(1, index, 0.0)
-            else:
-                values.scatter_(1, index, values.gather(1, index).masked_fill_(label >= 0, 0.0))
-            if lowest == IGNORE:
-                values.masked_fill_(label == IGNORE, 0.0)
-            if factor is not None:
-                values.mul_(factor)
-            sums += values.sum(run.sample_dims)
-        values.mul_(block_weight)
-        if run.gradient is not None and run.workspace is None:
-            run.gradient[block.entries] = values
-    weight = weights.negative.flatten()
-    run.loss += loss_sums.dot(weight)
-    run.negative += slope_sums * weight
-
-
-def add_focal_negatives(
-    run: BlockwisePass, blocks: list[Block], labels: Tensor, focus: Tensor, weights: EntryWeights
+def add_negatives(
+    run: BlockwisePass,
+    blocks: list[Block],
+    labels: Tensor,
+    focus: Tensor | None,
+    weights: EntryWeights,
+    lowest_label: int,
 ) -> None:
-    """Add the negative entries of the focal loss, and store their gradient."""
-    binary_focus, focus = (focus * LOG2_E).to(run.dtype), focus.to(run.dtype)
-    lowest_exponent = 0.5 * math.log2(torch.finfo(run.dtype).tiny)  # no denormal numbers, see `focal_terms`
+    r"""Add the entries that are not labelled, and store their gradient.
+
+    On a CPU the terms are formed from the odds u = e^z: softplus(z) = log(1 + u) and \sigma(z) = u / (1 + u). Where
+    they overflow, the block is done again with functions that are stable for any logit, as it is on a device.
+    """
+    weight = weights.negative.flatten()
     block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
+    focus = None if focus is None else focus.to(run.dtype)
     is_by_sample = weights.foreground is not None or weights.sample is not None
-    loss_sums, slope_sums = torch.zeros_like(run.negative), torch.zeros_like(run.negative)
+    dim = run.sample_dims[-1]
+    temporaries: Tensor | None = None
     for block in blocks:
         label = labels[block.samples].unsqueeze(1)
-        lowest = int(label.min()) if run.is_cpu else IGNORE
-        index = label if lowest >= 0 else label.clamp(min=0)
+        index = label if lowest_label >= 0 else label.clamp(min=0)
         factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
-        logits = run.flat[block.entries].to(run.dtype)
-        if run.margin is not None:
-            logits = torch.add(run.margin, logits, alpha=run.scale)
-        work = torch.empty_like(logits) if run.workspace is None else run.workspace[block.entries]
-        log_prob, modulation = run.two_temporaries(block)
+        shape = run.flat[block.entries].shape
+        if temporaries is None or temporaries.shape[1:] != shape:
+            temporaries = None  # those of another shape go before new ones come
+            temporaries = torch.empty(
+                2 if run.workspace is not None else 3, *shape, dtype=run.dtype, device=run.flat.device
+            )
+        first, second, *rest = temporaries.unbind()
+        work = rest[0] if run.workspace is None else run.workspace[block.entries]
+        for by_odds in (True, False) if run.is_cpu and factor is None else (False,):
+            logits, unit = run.flat[block.entries].to(run.dtype), LOG2_E if by_odds else 1.0
+            if run.margin is None:
+                logits = torch.mul(logits, unit, out=work)
+            else:
+                logits = torch.add(run.margin * unit, logits, alpha=run.scale * unit, out=work)
+            # Their loss and gradient are 0 then, whatever they hold.
+            if lowest_label >= 0:
+                logits.scatter_(1, index, NEVER)
+            else:
+                logits.scatter_(1, index, logits.gather(1, index).masked_fill_(label >= 0, NEVER))
+            if lowest_label <= IGNORE:
+                logits.masked_fill_(label == IGNORE, NEVER)
 
-        cost = softplus(logits, out=work)
-        torch.sub(logits, cost, out=log_prob)
-        torch.mul(log_prob, binary_focus, out=modulation)
-        loss = cost.mul_(modulation.clamp_(min=lowest_exponent).exp2_())
-        _clear_labelled_(loss, label, index, lowest)
-        loss_sums += (loss if factor is None else loss * factor).sum(run.sample_dims)
-
-        prob = torch.sigmoid(logits, out=log_prob)
-        slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
-        _clear_labelled_(slope, label, index, lowest)
-        if factor is not None:
-            slope.mul_(factor)
-        slope_sums += slope.sum(run.sample_dims)
+            if focus is not None:
+                loss, slope = (_focal_by_odds if by_odds else _stable_focal)(logits, focus, first, second)
+            elif by_odds:
+                # One logarithm for four samples, that of their product: (1 + u)(1 + v) = 1 + u + v (1 + u).
+                odds = logits.exp2_()
+                slope = torch.div(odds, torch.add(odds, 1, out=first), out=second)
+                size = odds.shape[dim]
+                for _ in range(2):
+                    half = size // 2
+                    own, others = odds.narrow(dim, 0, half), odds.narrow(dim, size - half, half)
+                    own.addcmul_(others, first.narrow(dim, 0, half))
+                    size -= half
+                    torch.add(own, 1, out=first.narrow(dim, 0, half))
+                loss = odds.narrow(dim, 0, size).log1p_()
+            else:
+                loss, slope = softplus(logits, out=first), torch.sigmoid(logits, out=second)
+            if factor is not None:
+                loss, slope = loss * factor, slope.mul_(factor)
+            cost = loss.sum(run.sample_dims).double().dot(weight)
+            if not by_odds or math.isfinite(cost.item()):
+                break
+        run.loss += cost
+        run.negative += slope.sum(run.sample_dims)
         gradient = torch.mul(slope, block_weight, out=work)
         if run.gradient is not None and run.workspace is None:
             run.gradient[block.entries] = gradient
-    weight = weights.negative.flatten()
-    run.loss += loss_sums.dot(weight)
-    run.negative += slope_sums * weight
+    run.negative *= weight
+
+
+def _focal_by_odds(log2_odds: Tensor, focus: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """l(s) and l'(s) for log2 u, which is overwritten; in the memory of `second` and of the input."""
+    lowest_exponent = 0.5 * math.log2(torch.finfo(log2_odds.dtype).tiny)  # no denormal numbers, see `focal_terms`
+    odds = torch.exp2(log2_odds, out=first)
+    cost = torch.log1p(odds, out=second)
+    modulation = log2_odds.sub_(cost, alpha=LOG2_E).mul_(focus).clamp_(lowest_exponent, 0).exp2_()
+    loss = cost.mul_(modulation)
+    slope = modulation.mul_(odds).addcmul_(loss, focus).div_(odds.add_(1))
+    return loss, slope
+
+
+def _stable_focal(logits: Tensor, focus: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for logits."""
+    lowest_exponent = 0.5 * math.log(torch.finfo(logits.dtype).tiny)
+    prob, cost = torch.sigmoid(logits, out=first), softplus(logits, out=second)
+    modulation = logits.sub_(cost).mul_(focus).clamp_(min=lowest_exponent).exp_()
+    loss = cost.mul_(modulation)
+    slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+    return loss, slope
 
 
 def add_positives(
@@ -121,6 +145,7 @@ def add_positives(
     quality: Tensor | None,
     focus: Tensor | None,
     weights: EntryWeights,
+    lowest_label: int,
 ) -> None:
     """Add the labelled entries, and overwrite their gradient."""
     # One entry a sample: float64 costs nothing here and keeps 1 - p exact; many at a time, since each operation has
@@ -128,32 +153,31 @@ def add_positives(
     margin = None if run.margin is None else run.margin.flatten()
     for block in blocks:
         label = labels[block.samples].unsqueeze(1)
-        all_have_category = run.is_cpu and int(label.min()) >= 0
-        index = label if all_have_category else label.clamp(min=0)
+        index = label if lowest_label >= 0 else label.clamp(min=0)
         logit = run.flat[block.entries].gather(1, index).double()
         if margin is not None:
             logit = run.scale * logit + margin[index]
-        weight = weights.positive.flatten()[index]
-        if not all_have_category:
+        weight = weights.positive.take(index)
+        if lowest_label < 0:
             logit, weight = logit.masked_fill(label < 0, 0.0), weight.masked_fill(label < 0, 0.0)
         if weights.sample is not None:
-            weight = weight * weights.sample.flatten()[index]
+            weight = weight * weights.sample.take(index)
         if focus is None:
-            error = -logit
-            loss, gradient = softplus(error), error.sigmoid().neg_()
+            error = logit.neg_()
+            loss, gradient = softplus(error), error.sigmoid_()
         elif quality is None:
-            loss, gradient = focal_terms(-logit, focus.flatten()[index])
-            gradient.neg_()
+            loss, gradient = focal_terms(logit.neg_(), focus.take(index))
         else:
             own_quality = quality[block.samples].unsqueeze(1).double()
-            loss, gradient = quality_focal_terms(logit, focus.flatten()[index], own_quality)
+            loss, gradient = quality_focal_terms(logit, focus.take(index), own_quality)
+            gradient.neg_()
+        run.loss += loss.flatten().dot(weight.flatten())
         gradient *= weight
-        run.loss += loss.mul_(weight).sum()
-        run.positive.index_add_(0, index.flatten(), gradient.abs().flatten())
+        run.positive.index_add_(0, index.flatten(), (gradient if quality is None else gradient.abs()).flatten())
         if run.gradient is not None:
             stored = run.gradient[block.entries]
-            own = (gradient / run.stored_divisor).to(stored.dtype)
-            if not all_have_category:
+            own = gradient.div_(-run.stored_divisor).to(stored.dtype)
+            if lowest_label < 0:
                 own = torch.where(label >= 0, own, stored.gather(1, index))
             stored.scatter_(1, index, own)
 
@@ -199,7 +223,7 @@ def add_multi_label(
         run.positive += (magnitude * is_positive).sum(run.sample_dims)
         run.negative += (magnitude * ~is_positive).sum(run.sample_dims)
         if run.gradient is not None:
-            run.gradient[block.entries] = gradient / run.stored_divisor.to(run.dtype)
+            run.gradient[block.entries] = gradient / run.stored_divisor
 
 
 def focal_terms(error: Tensor, focus: Tensor) -> tuple[Tensor, Tensor]:
@@ -248,13 +272,3 @@ def _weights_of_entries(weights: EntryWeights, is_positive: Tensor) -> Tensor:
     if factor is not None:
         negative = negative * torch.where(num_positive > 0, factor, 1.0)
     return torch.where(is_positive, positive, negative)
-
-
-def _clear_labelled_(values: Tensor, label: Tensor, index: Tensor, lowest: int) -> None:
-    """Set the labelled entries of a block to 0, and all entries of ignored samples."""
-    if lowest >= 0:
-        values.scatter_(1, index, 0.0)
-    else:
-        values.scatter_(1, index, values.gather(1, index).masked_fill_(label >= 0, 0.0))
-    if lowest == IGNORE:
-        values.masked_fill_(label == IGNORE, 0.0)

@@ -40,9 +40,9 @@ class CrossEntropyLoss(SingleLabelLoss):
     $$ L = -\frac{1}{N} \sum_i w_{y_i} \log p_i^{y_i} $$
 
     Args:
-        weight: w_j, C of them, such as `effective_number_weights`; None weights all samples alike. With "mean" the sum
-            is divided by the number of samples; `torch.nn.CrossEntropyLoss` divides it by the sum of their weights,
-            for which pass `normalizer=weight[labels].sum()`.
+        weight: w_j, C of them, such as `effective_number_weights`; None weights all samples alike.
+        weighted_mean: with "mean", divide by the sum of the weights of the samples, as `torch.nn.CrossEntropyLoss`
+            does, and not by their number.
         label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
@@ -54,18 +54,24 @@ class CrossEntropyLoss(SingleLabelLoss):
         self,
         *,
         weight: CategoryNumbers | None = None,
+        weighted_mean: bool = False,
         label_smoothing: float = 0.0,
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE,
     ) -> None:
         super().__init__(reduction, ignore_index)
         check_label_smoothing(label_smoothing)
+        if weighted_mean and (weight is None or reduction != "mean"):
+            raise ValueError('weighted_mean needs a weight for each category, and reduction="mean"')
+        self.weighted_mean = weighted_mean
         weight = None if weight is None else per_category("weight", weight)
         self.register_buffer("weight", weight, persistent=False)
         self.label_smoothing = label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""
+        if self.weighted_mean and normalizer is None:
+            normalizer = self._total_weight(labels)
         loss, _ = as_operator(functional.cross_entropy)(
             logits, labels, weight=self.weight, label_smoothing=self.label_smoothing, **self.options(normalizer)
         )
@@ -74,6 +80,20 @@ class CrossEntropyLoss(SingleLabelLoss):
                 logits, labels, self.weight, label_smoothing=self.label_smoothing, ignore_index=self.ignore_index
             )
         return loss
+
+    def num_counted(self, labels: Tensor) -> float | None:
+        """What "mean" divides by: the samples, or the sum of their weights."""
+        return float(self._total_weight(labels)) if self.weighted_mean else super().num_counted(labels)
+
+    def _total_weight(self, labels: Tensor) -> Tensor:
+        """Weights of the samples that count; 1 if none does, so that the loss is 0."""
+        assert self.weight is not None
+        if labels.is_floating_point():
+            raise ValueError("weighted_mean takes one label a sample, not probabilities")
+        num_classes = len(self.weight)
+        is_label = (labels >= 0) & (labels < num_classes) & (labels != self.ignore_index)
+        total = self.weight.double()[labels.clamp(0, num_classes - 1).long()].mul(is_label).sum()
+        return torch.where(total > 0, total, 1.0)
 
 
 class MarginLoss(SingleLabelLoss):

@@ -19,15 +19,15 @@ def add_cross_entropy(
     labels: Tensor,
     weight: Tensor | None = None,
     adjust: Adjust | None = None,
+    *,
+    lowest_label: int = IGNORE,
 ) -> None:
     """Add samples with class indices; `weight` (C,) weighs them by their category."""
     assert run.margin is not None  # so that `logits` below is never the memory of the caller
     binary_margin = run.margin * LOG2_E
     for block in blocks:
         label = labels[block.samples].unsqueeze(1)
-        # Asking spares passes on the CPU; on a GPU the answer would cost a synchronisation.
-        lowest = int(label.min()) if run.is_cpu else IGNORE
-        index = label if lowest >= 0 else label.clamp(min=0)
+        index = label if lowest_label >= 0 else label.clamp(min=0)
         subtract_peak = not run.is_cpu
         while True:
             work = None if run.workspace is None else run.workspace[block.entries]
@@ -38,44 +38,43 @@ def add_cross_entropy(
                     adjust(logits, index)
                 if subtract_peak:
                     logits.sub_(logits.amax(1, keepdim=True))
-                own_logit = logits.gather(1, index)
+                own_logit = logits.gather(1, index).double()
                 values = logits.exp_()
             else:  # rounded once more, which is nothing beside the margin's rounding while the exponents are moderate
                 logits = torch.add(binary_margin, logits, alpha=run.scale * LOG2_E, out=work)
-                own_logit = logits.gather(1, index).double() / LOG2_E
+                own_logit = logits.gather(1, index).double().div_(LOG2_E)
                 values = logits.exp2_()
             total = values.sum(1, keepdim=True)
             if subtract_peak:
                 break
             least, greatest = total.aminmax()
-            if least > 1e-30 and greatest < 1e30:  # as of most logits: that spares two passes
+            if least.item() > 1e-20 and greatest.item() < 1e20:  # as of most logits: that spares two passes
                 break
             subtract_peak = True
-        total = total.double()
-        own_log_prob = (own_logit - total.log()).clamp_(max=0)
-        if lowest < 0:
+        own_log_prob = own_logit.sub_(total.double().log()).clamp_(max=0)
+        if lowest_label < 0:
             own_log_prob.masked_fill_(label < 0, 0.0)
         own_gradient = own_log_prob.expm1()  # p_y - 1
-        factor = 1 / (total * run.stored_divisor)
+        factor = total.mul_(run.stored_divisor).reciprocal_()
         if weight is not None:
             own_weight = weight[index]
             own_log_prob *= own_weight
             own_gradient *= own_weight
-            factor *= own_weight
+            factor = factor * own_weight
         run.loss -= own_log_prob.sum()
-        run.positive.index_add_(0, index.flatten(), own_gradient.neg().flatten())
+        run.positive.index_add_(0, index.flatten(), own_gradient.flatten(), alpha=-1)
 
         gradient = values.mul_(factor.to(values.dtype))
-        if lowest >= 0:
+        if lowest_label >= 0:
             gradient.scatter_(1, index, 0.0)
         else:
             gradient.scatter_(1, index, gradient.gather(1, index).masked_fill_(label >= 0, 0.0))
-        if lowest == IGNORE:
+        if lowest_label <= IGNORE:
             gradient.masked_fill_(label == IGNORE, 0.0)
         run.negative += gradient.sum(run.sample_dims)
         if run.gradient is not None:
-            own_gradient = (own_gradient / run.stored_divisor).to(gradient.dtype)
-            if lowest < 0:
+            own_gradient = own_gradient.div_(run.stored_divisor).to(gradient.dtype)
+            if lowest_label < 0:
                 own_gradient = torch.where(label >= 0, own_gradient, gradient.gather(1, index))
             gradient.scatter_(1, index, own_gradient)
             if run.workspace is None:
@@ -89,6 +88,7 @@ def add_soft_cross_entropy(
     labels: Tensor,
     weight: Tensor | None,
     label_smoothing: float,
+    adjust: Adjust | None = None,
 ) -> None:
     """Add samples whose labels are probabilities, or class indices that are smoothed.
 
@@ -111,6 +111,8 @@ def add_soft_cross_entropy(
         if weight is not None:
             target = target * weight.to(run.dtype)
         logits = torch.add(run.margin, run.flat[block.entries].to(run.dtype), alpha=run.scale)
+        if adjust is not None:
+            adjust(logits, label.clamp(min=0))
         if is_ignored is not None:  # what an ignored row holds leaves no trace, not even NaN
             logits.masked_fill_(is_ignored, 0.0)
             target = target.masked_fill(is_ignored, 0.0)
@@ -123,7 +125,7 @@ def add_soft_cross_entropy(
         run.positive += positive.sum(run.sample_dims)
         run.negative += negative.sum(run.sample_dims)
         if run.gradient is not None:
-            run.gradient[block.entries] = negative.sub_(positive) / run.stored_divisor.to(run.dtype)
+            run.gradient[block.entries] = negative.sub_(positive) / run.stored_divisor
 
 
 def _check_probabilities(target: Tensor) -> None:

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from equigrad.models.backbones.resnets import (
         TORCHVISION as TORCHVISION,
         resnet50 as resnet50,
+        resnet101 as resnet101,
         resnet152 as resnet152,
         resnext50 as resnext50,
     )
     from equigrad.models.backbones.small_conv_net import SmallConvNet as SmallConvNet
     from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
+    from equigrad.models.backbones.timm_networks import dilated_timm as dilated_timm, timm_backbone as timm_backbone
     from equigrad.models.classification.classifier import Classifier as Classifier, build_classifier as build_classifier
     from equigrad.models.classification.cosine_classifier import CosineClassifier as CosineClassifier
     from equigrad.models.detection.one_stage.atss import atss as atss, improved_atss as improved_atss
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         resnet101_fpn as resnet101_fpn,
     )
     from equigrad.models.detection.pyramids.small_fpn import SmallFPN as SmallFPN
+    from equigrad.models.detection.pyramids.timm_fpn import timm_pyramid as timm_pyramid
     from equigrad.models.detection.two_stage.mask_head import paste_masks as paste_masks
     from equigrad.models.detection.two_stage.rcnn import (
         RCNN as RCNN,
@@ -73,9 +76,10 @@ else:
             "backbones.dilated_efficientnet_lite": ["DilatedEfficientNetLite0"],
             "backbones.dilated_resnet": ["dilated_resnet50", "dilated_resnet101"],
             "backbones.efficientnet_lite": ["PACKAGE", "EfficientNetLite0"],
-            "backbones.resnets": ["TORCHVISION", "resnet50", "resnet152", "resnext50"],
+            "backbones.resnets": ["TORCHVISION", "resnet50", "resnet101", "resnet152", "resnext50"],
             "backbones.small_conv_net": ["SmallConvNet"],
             "backbones.small_encoder": ["SmallEncoder"],
+            "backbones.timm_networks": ["dilated_timm", "timm_backbone"],
             "classification.classifier": ["Classifier", "build_classifier"],
             "classification.cosine_classifier": ["CosineClassifier"],
             "detection.one_stage.atss": ["atss", "improved_atss"],
@@ -89,6 +93,7 @@ else:
             "detection.pyramids.lite_fpn": ["LiteFPN"],
             "detection.pyramids.resnet_fpn": ["ResNetFPN", "resnet50_fpn", "resnet101_fpn"],
             "detection.pyramids.small_fpn": ["SmallFPN"],
+            "detection.pyramids.timm_fpn": ["timm_pyramid"],
             "detection.two_stage.mask_head": ["paste_masks"],
             "detection.two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
             "scores": [

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 class CountsSamples(Protocol):
     """A loss that takes a `normalizer` and says what it divides by without one."""
 
-    def num_counted(self, labels: Tensor) -> int | None:
+    def num_counted(self, labels: Tensor) -> float | None:
         """The samples that the loss is the mean of; None if it is no such mean."""
         ...
 
 
-def num_counted(loss: nn.Module, labels: Tensor) -> int | None:
+def num_counted(loss: nn.Module, labels: Tensor) -> float | None:
     """The samples that a loss is the mean of; None if it is no such mean, or does not tell."""
     return loss.num_counted(labels) if isinstance(loss, CountsSamples) else None

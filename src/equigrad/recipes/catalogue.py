@@ -11,35 +11,25 @@ from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
 from equigrad.engine import EngineError
-from equigrad.engine.run_log import read_recipe
-from equigrad.run_files import RECIPE
-from equigrad.settings import differences, from_json, nearest, override, parse_text, to_json
+from equigrad.recipes.names import MODULES, check_recipe_name
+from equigrad.run_files import RECIPE, read_recipe
+from equigrad.settings import choices_of, differences, from_json, nearest, override, parse_text, to_json
 from equigrad.tasks.run_folder import Recipe, recipe_of_run
 
-MODULES = (
-    "tiny",
-    "own_data",
-    "image_classification",
-    "semantic_segmentation",
-    "camvid",
-    "glyph_objects",
-    "small_detection",
-    "one_stage",
-    "yolox",
-    "two_stage",
-)
-
 MAY_CHANGE = (
+    "check_images",
     "device",
     "shown",
     "test_batch_size",
     "training.accumulate",
     "training.checkpoint_every",
     "training.evaluate_every",
+    "training.keep_best",
     "training.keep_checkpoints",
     "training.log_every",
     "training.num_workers",
     "training.on_error",
+    "training.prefetch",
     "training.schedule",
     "training.statistics_every",
 )
@@ -159,17 +149,28 @@ def check_links(folder: Path) -> None:
 
 def rows_of_recipe(name: str, assignments: Sequence[str] = ()) -> list[list[str]]:
     """What to set for every row of its table that a recipe stands for: all its methods, unless one is set."""
-    parameter = inspect.signature(recipe_function(name)).parameters.get("method")
+    function = recipe_function(name)
+    parameter = inspect.signature(function).parameters.get("method")
     if parameter is None or any(assignment.startswith("method=") for assignment in assignments):
         return [list(assignments)]
-    return [[f"method={method}", *assignments] for method in get_args(parameter.annotation)]
+    rows = [[f"method={method}", *assignments] for method in choices_of(parameter.annotation)]
+    return [row for row in rows if _go_together(function, row)] or rows
+
+
+def _go_together(function: Callable[..., Recipe], assignments: Sequence[str]) -> bool:
+    """Whether a recipe takes these arguments, as a detector takes some of the methods."""
+    arguments, _ = _split(function, assignments)
+    try:
+        function(**arguments)
+    except ValueError:
+        return False
+    return True
 
 
 def recipe_function(name: str) -> Callable[..., Recipe]:
     """The function of a recipe; ValueError with one line, and the nearest name, if there is none."""
-    module_name, separator, function_name = name.partition(":")
-    if not separator:
-        raise ValueError(f"recipe {name!r}: expected module:function, such as tiny:softmax_eql; see `equigrad recipes`")
+    check_recipe_name(name)
+    module_name, _, function_name = name.partition(":")
     if module_name in MODULES:
         found = _recipes_in(importlib.import_module(f"equigrad.recipes.{module_name}"))
     else:
@@ -178,20 +179,26 @@ def recipe_function(name: str) -> Callable[..., Recipe]:
     if function_name not in found:
         known = [f"{module_name}:{known}" for known in found]
         hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
-        raise ValueError(f"recipe {name!r}: no such function{hint}")
+        if module_name not in MODULES and _is_hidden(module_name):
+            hint = f"; {module_name} is another module, which is found first: rename {module_name}.py"
+        raise ValueError(f"recipe {name!r}: no such recipe{hint}")
     return found[function_name]
 
 
 def _own_module(name: str) -> ModuleType:
-    """The module of a user's own recipe, which may lie in the current folder; whoever names it there trusts it."""
-    current = os.getcwd()
-    if current not in sys.path:
-        sys.path.append(current)  # last, so that nothing in it is taken for an installed package
+    """The module of a user's own recipe, which `check_recipe_name` has found."""
     try:
         return importlib.import_module(name.partition(":")[0])
     except ModuleNotFoundError as error:
-        hint = nearest(name, (known for known, _ in all_recipes()))
-        raise ValueError(f"recipe {name!r}: {error}{hint}; see `equigrad recipes`") from None
+        raise ValueError(f"recipe {name!r}: {error}, which its module imports") from None
+    except SyntaxError as error:
+        raise ValueError(f"recipe {name!r}: {error.filename}, line {error.lineno}: {error.msg}") from None
+
+
+def _is_hidden(module_name: str) -> bool:
+    """Whether the current folder has a module of this name that is not the one that was imported."""
+    own, found = Path(f"{module_name}.py"), getattr(sys.modules[module_name], "__file__", None)
+    return own.is_file() and (found is None or not own.samefile(found))
 
 
 def _recipes_in(module: ModuleType) -> dict[str, Callable[..., Recipe]]:

@@ -3,7 +3,7 @@
     equigrad train image_classification:imagenet_lt_resnet50 --set method=softmax_eql --set data.root=FOLDER
 
 `method` is a row of the table. cRT, LWS and DisAlign start from a run with CE, the distillations from one with Balanced
-Softmax: `--set init=RUN`. Settings are those of decoupled training (Kang et al., ICLR 2020), on which the paper
+Softmax: `--init RUN`. Settings are those of decoupled training (Kang et al., ICLR 2020), on which the paper
 re-implemented all rows: single precision, no averaged weights, no warm-up.
 """
 
@@ -28,7 +28,9 @@ def imagenet_lt_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
         table="imagenet_lt (ResNet-50)",
     )
     crt = _training(epochs=10, lr=0.2, weight_decay=5e-4, batch_size=512)
-    return _row(baseline, method, {"crt": crt, "lws": _shorter(crt), "disalign": _disalign(epochs=10)})
+    disalign, released = _disalign(epochs=10), _released()
+    own = {"crt": crt, "lws": _shorter(crt), "disalign": disalign, "softmax_eql_released": released}
+    return _row(baseline, method, own)
 
 
 def imagenet_lt_resnext50(method: MethodName = "ce") -> ClassificationRecipe:
@@ -49,7 +51,12 @@ def places_lt_resnet152(method: MethodName = "ce") -> ClassificationRecipe:
         table="place_Lt (ResNet-152)",
     )
     crt = _training(epochs=10, lr=0.1, weight_decay=5e-4, batch_size=256)
-    return _row(baseline, method, {"crt": crt, "lws": _shorter(crt), "disalign": _disalign(epochs=10)})
+    recipe = _row(baseline, method, {"crt": crt, "lws": _shorter(crt), "disalign": _disalign(epochs=10)})
+    stage = recipe.method.second_stage
+    if stage is None:
+        return recipe
+    # In the first stage the batch norms of the frozen blocks rest, and a second one goes on as that ended.
+    return replace(recipe, method=replace(recipe.method, second_stage=replace(stage, batch_norm="frozen")))
 
 
 def inaturalist18_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
@@ -62,7 +69,8 @@ def inaturalist18_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
         table="inat (ResNet-50)",
     )
     crt = _training(epochs=30, lr=0.2, weight_decay=1e-4, batch_size=512)
-    recipe = _row(baseline, method, {"crt": crt, "lws": _shorter(crt), "disalign": _disalign(epochs=30)})
+    disalign = _training(epochs=30, lr=0.1, weight_decay=1e-4, batch_size=512)
+    recipe = _row(baseline, method, {"crt": crt, "lws": _shorter(crt), "disalign": disalign})
     return replace(recipe, method=LADE_INATURALIST) if method == "lade" else recipe
 
 
@@ -81,14 +89,18 @@ def _shorter(crt: TrainSettings) -> TrainSettings:
     return replace(crt, schedule=replace(crt.schedule, epochs=5))
 
 
+def _released() -> TrainSettings:
+    """Softmax-EQL on ImageNet-LT as its code has it: half the paper's learning rate, with Nesterov's momentum."""
+    optimizer = SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    return replace(_training(epochs=90, lr=0.1, weight_decay=5e-4, batch_size=512), optimizer=optimizer)
+
+
 def _disalign(epochs: float) -> TrainSettings:
-    """DisAlign's published settings, which are for ImageNet-LT; elsewhere the length is that of cRT."""
+    """DisAlign's published settings for ImageNet-LT."""
     return _training(epochs=epochs, lr=0.1, weight_decay=5e-4, batch_size=256)
 
 
-def _row(
-    baseline: ClassificationRecipe, name: MethodName, second_stages: Mapping[MethodName, TrainSettings]
-) -> ClassificationRecipe:
-    """The baseline with the method of a row; a second stage has settings of its own."""
+def _row(baseline: ClassificationRecipe, name: MethodName, own: Mapping[str, TrainSettings]) -> ClassificationRecipe:
+    """The baseline with the method of a row; some, such as second stages, have settings of their own."""
     label, method = METHODS[name]
-    return replace(baseline, method=method, row=label, training=second_stages.get(name, baseline.training))
+    return replace(baseline, method=method, row=label, training=own.get(name, baseline.training))

@@ -373,6 +373,7 @@ TABLES: dict[str, dict[str, Row]] = {
         EQFL: 31.0 24.0 29.1 36.2
         """,
     ),
+    "oid_results (R50, two-stage)": _rows(_FIFTHS, "Faster R-CNN: 43.1 26.3 42.5 45.2 48.2 52.6"),
     "oid_results (R50, one-stage)": _rows(
         _FIFTHS,
         """
@@ -381,6 +382,7 @@ TABLES: dict[str, dict[str, Row]] = {
         EFL: 51.5 52.8 52.9 50.8 50.2 50.9
         """,
     ),
+    "oid_results (R101, two-stage)": _rows(_FIFTHS, "Faster R-CNN: 46.0 29.2 45.5 49.3 50.9 54.7"),
     "oid_results (R101, one-stage)": _rows(
         _FIFTHS,
         """

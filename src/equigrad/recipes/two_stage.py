@@ -3,7 +3,7 @@
     equigrad train two_stage:lvis_mask_rcnn_r50 --set method=sigmoid_eql --set data.train=lvis_v1_train.json \
         --set data.test=lvis_v1_val.json --set data.images=coco --run runs/sigmoid_eql
 
-`method` is a row of the table; `--set init=RUN` names the run that a second stage (cRT, LWS, BAGS) starts from:
+`method` is a row of the table; `--init RUN` names the run that a second stage (cRT, LWS, BAGS) starts from:
 
     equigrad train two_stage:decoupled --set method=ce … --run runs/ce
     equigrad train two_stage:decoupled --set method=crt --set init=runs/ce … --run runs/crt
@@ -21,6 +21,7 @@ from typing import Literal
 
 from equigrad.engine import Schedule
 from equigrad.recipes.detection_benchmarks import (
+    CHECK_IMAGES,
     LVIS_V1,
     NUM_LVIS_V1_IMAGES,
     OPENIMAGES,
@@ -37,6 +38,7 @@ from equigrad.recipes.methods.two_stage import (
     BCE_OBJECTNESS,
     CE,
     NORCAL,
+    SEESAW,
     SEESAW_COSINE,
     SIGMOID_EQL,
     SOFTMAX_EQL,
@@ -77,7 +79,15 @@ class Row:
 
 
 ComparedName = Literal[
-    "ce", "grad_blocking", "rfs", "bags", "seesaw", "softmax_eql", "softmax_eql_cosine", "sigmoid_eql"
+    "ce",
+    "grad_blocking",
+    "rfs",
+    "bags",
+    "seesaw",
+    "seesaw_linear",
+    "softmax_eql",
+    "softmax_eql_cosine",
+    "sigmoid_eql",
 ]
 COMPARED: dict[ComparedName, Row] = {
     "ce": Row("CE baseline", CE),
@@ -85,6 +95,7 @@ COMPARED: dict[ComparedName, Row] = {
     "rfs": Row("RFS", CE, sampler="repeat_factor"),
     "bags": Row("BAGS", BAGS),
     "seesaw": Row("Seesaw Loss", SEESAW_COSINE),
+    "seesaw_linear": Row("Seesaw Loss", SEESAW),
     "softmax_eql": Row("Softmax-EQL", SOFTMAX_EQL),
     "softmax_eql_cosine": Row("Softmax-EQL", SOFTMAX_EQL_COSINE),
     "sigmoid_eql": Row("Sigmoid-EQL", SIGMOID_EQL),
@@ -95,8 +106,9 @@ def lvis_mask_rcnn_r50(method: ComparedName = "sigmoid_eql") -> DetectionRecipe:
     """LVIS v1, Mask R-CNN on ResNet-50, 2x.
 
     All rows are end-to-end, as the caption says: BAGS, too, has its grouped softmax from the first step on; `decoupled`
-    has the BAGS of its own paper. Seesaw has the cosine classifier it was published with. The paper does not say which
-    one Softmax-EQL had: `softmax_eql` is linear as in its formulas, `softmax_eql_cosine` as in the released classifier.
+    has the BAGS of its own paper. Seesaw has the cosine classifier it was published with, `seesaw_linear` a linear one.
+    The paper does not say which one Softmax-EQL had: `softmax_eql` is linear as in its formulas, `softmax_eql_cosine`
+    as in the released classifier.
     """
     return _lvis(COMPARED[method], 50, SCHEDULE_2X, table="comparison_sota_lvis1 (R50 Mask R-CNN)")
 
@@ -244,23 +256,37 @@ def openimages_faster_rcnn_r101(method: OpenImagesName = "sigmoid_eql") -> Detec
     return _openimages(OPENIMAGES_ROWS[method], 101)
 
 
+BaselineName = Literal["ce"]
+
+
+def openimages_baseline_r50(method: BaselineName = "ce") -> DetectionRecipe:
+    """OpenImages Challenge 2019, Faster R-CNN with CE on ResNet-50: what one-stage detectors are compared with."""
+    return replace(openimages_faster_rcnn_r50(method), table="oid_results (R50, two-stage)")
+
+
+def openimages_baseline_r101(method: BaselineName = "ce") -> DetectionRecipe:
+    """OpenImages Challenge 2019, Faster R-CNN with CE on ResNet-101: what one-stage detectors are compared with."""
+    return replace(openimages_faster_rcnn_r101(method), table="oid_results (R101, two-stage)")
+
+
 def _lvis(row: Row, depth: Depth, schedule: Schedule, *, table: str, with_masks: bool = True) -> DetectionRecipe:
     """Mask or Faster R-CNN on LVIS v1."""
     return DetectionRecipe(
         data=LVIS_V1,
         preprocessing=ShorterSide(),
         backbone=ResNetPyramid(depth, extra="pool"),
-        detector=RCNN(with_masks=with_masks),
+        detector=RCNN(with_masks=with_masks, aligned=True, box_loss="l1"),  # as in the released code
         method=row.method,
         training=detector_training(row.schedule or schedule),
         sampler=row.sampler,
         second_stage=row.second_stage,
+        check_images=CHECK_IMAGES,
         table=table,
         row=row.label,
     )
 
 
 def _openimages(row: Row, depth: Depth) -> DetectionRecipe:
-    """Faster R-CNN on OpenImages, at one size."""
+    """Faster R-CNN on OpenImages, at one size; tested at the end."""
     recipe = _lvis(row, depth, SCHEDULE_OPENIMAGES, table=f"openimage (R{depth})", with_masks=False)
-    return replace(recipe, data=OPENIMAGES, preprocessing=ShorterSide(short=(800,)))
+    return replace(recipe, data=OPENIMAGES, preprocessing=ShorterSide(short=(800,)), check_images=None)

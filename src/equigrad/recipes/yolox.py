@@ -5,15 +5,16 @@
 
 `method` is a row of the table: `sigmoid` is YOLOX as its authors published it, the others are YOLOX*. Settings are
 those of the released code, with s = 4 in EFL and EQFL. All is trained from scratch for 300 epochs, the last 15 without
-mosaics at a constant learning rate; `--set epochs=N` shortens the rest. In the released code batch norms are averaged
-over ranks after each epoch; here they are those of the first rank.
+mosaics at a constant learning rate; `--set epochs=N` shortens the rest. Batch norms are not synchronised. Their running
+means and variances are averaged over ranks: in the released code after each epoch, here for evaluations and
+checkpoints.
 """
 
 from dataclasses import replace
 from typing import Literal
 
 from equigrad.engine import SGD, Ema, ParameterRule, yolox_schedule
-from equigrad.recipes.detection_benchmarks import LVIS_V1_WITH_EMPTY, detector_training
+from equigrad.recipes.detection_benchmarks import CHECK_IMAGES, LVIS_V1_WITH_EMPTY, detector_training
 from equigrad.recipes.methods.one_stage import METHODS, SOFT_BCE
 from equigrad.tasks.backbones import CspDarknet
 from equigrad.tasks.detection.detectors import Yolox, YoloxStar
@@ -50,7 +51,8 @@ def _lvis(backbone: CspDarknet, name: YoloxName, epochs: int, *, table: str) -> 
     label, method = ROWS[name]
     num_strong_epochs = epochs - _NUM_PLAIN_EPOCHS
     optimizer = SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_and_bias=False)
-    training = replace(detector_training(yolox_schedule(epochs)), optimizer=optimizer, batch_size=128, ema=Ema())
+    base = detector_training(yolox_schedule(epochs))
+    training = replace(base, optimizer=optimizer, batch_size=128, ema=Ema(), average_batch_norm=True)
     recipe = DetectionRecipe(
         data=LVIS_V1_WITH_EMPTY,
         preprocessing=Mosaics(num_strong_epochs=num_strong_epochs),
@@ -59,6 +61,7 @@ def _lvis(backbone: CspDarknet, name: YoloxName, epochs: int, *, table: str) -> 
         method=method,
         training=training,
         sampler="repeat_factor",
+        check_images=CHECK_IMAGES,
         table=table,
         row=label,
     )

@@ -15,14 +15,16 @@ from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficient
 from equigrad.models.backbones.dilated_resnet import dilated_resnet50, dilated_resnet101
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.backbones.normalization import IMAGENET, INATURALIST18
-from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet152, resnext50
+from equigrad.models.backbones.resnets import TORCHVISION, resnet50, resnet101, resnet152, resnext50
 from equigrad.models.backbones.small_conv_net import SmallConvNet
 from equigrad.models.backbones.small_encoder import SmallEncoder
+from equigrad.models.backbones.timm_networks import dilated_timm, timm_backbone
 from equigrad.models.detection.pyramids.csp_darknet import csp_darknet_m, csp_darknet_s
 from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn, resnet101_fpn
 from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.pyramids.timm_fpn import timm_pyramid
 
 Depth = Literal[50, 101]
 
@@ -67,13 +69,13 @@ class ResNet:
         pixels: mean and spread that images are normalised with.
     """
 
-    network: Literal["resnet50", "resnext50", "resnet152"] = "resnet50"
+    network: Literal["resnet50", "resnext50", "resnet101", "resnet152"] = "resnet50"
     weights: str | None = None
     pixels: Literal["imagenet", "inaturalist18"] = "imagenet"
 
     def build(self) -> nn.Module:
         """The network before its first step."""
-        networks = {"resnet50": resnet50, "resnext50": resnext50, "resnet152": resnet152}
+        networks = {"resnet50": resnet50, "resnext50": resnext50, "resnet101": resnet101, "resnet152": resnet152}
         pixels = {"imagenet": IMAGENET, "inaturalist18": INATURALIST18}[self.pixels]
         return networks[self.network](self.weights, pixels=pixels)
 
@@ -127,17 +129,27 @@ class ResNetPyramid:
         weights: None is from scratch; otherwise a file or "torchvision".
         extra: what the levels above P5 are made of; "pool" is for two-stage detectors.
         extra_relu: a ReLU between the two levels above P5.
+        norm_eps: of the norms; 0 for torchvision's weights COCO_V1 of Faster R-CNN, Mask R-CNN and RetinaNet.
+        fpn_batch_norm: batch norms in the pyramid, as in torchvision's R-CNNs of version 2.
     """
 
     depth: Depth = 50
     weights: str | None = TORCHVISION
     extra: ExtraLevels = "p5"
     extra_relu: bool = True
+    norm_eps: float = 1e-5
+    fpn_batch_norm: bool = False
 
     def build(self) -> nn.Module:
         """The network before its first step."""
         build = {50: resnet50_fpn, 101: resnet101_fpn}[self.depth]
-        return build(self.weights, extra=self.extra, extra_relu=self.extra_relu)
+        return build(
+            self.weights,
+            extra=self.extra,
+            extra_relu=self.extra_relu,
+            norm_eps=self.norm_eps,
+            fpn_batch_norm=self.fpn_batch_norm,
+        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +197,7 @@ class DilatedResNet:
 
     Args:
         depth: layers.
-        weights: None is from scratch; otherwise a file.
+        weights: None is from scratch; otherwise a file or, without a deep stem, "torchvision".
         deep_stem: three convolutions in place of the first one (V1c).
     """
 
@@ -199,9 +211,66 @@ class DilatedResNet:
         return build(self.weights, deep_stem=self.deep_stem)
 
 
-ClassificationBackbone = SmallConv | Lite0 | ResNet
-PyramidBackbone = SmallPyramid | Lite0Pyramid | ResNetPyramid | CspDarknet
-SegmentationBackbone = SmallSegmentationEncoder | DilatedLite0 | DilatedResNet
+@dataclass(frozen=True)
+class Timm:
+    """A network of timm for classification.
+
+    Args:
+        name: of the network in timm.
+        weights: None is from scratch; otherwise a file.
+    """
+
+    name: str = "resnet18"
+    weights: str | None = None
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return timm_backbone(self.name, self.weights)
+
+
+@dataclass(frozen=True)
+class TimmPyramid:
+    """A feature pyramid on a network of timm.
+
+    Args:
+        name: of the network in timm.
+        weights: None is from scratch; otherwise a file.
+        num_channels: of the maps.
+        extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
+    """
+
+    name: str = "resnet18"
+    weights: str | None = None
+    num_channels: int = 256
+    extra: ExtraLevels | None = "p5"
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return timm_pyramid(self.name, self.weights, num_channels=self.num_channels, extra=self.extra)
+
+
+@dataclass(frozen=True)
+class DilatedTimm:
+    """A network of timm with dilated convolutions.
+
+    Args:
+        name: of the network in timm.
+        weights: None is from scratch; otherwise a file.
+        output_stride: 8, 16, or 32 for none dilated.
+    """
+
+    name: str = "resnet18"
+    weights: str | None = None
+    output_stride: Literal[8, 16, 32] = 16
+
+    def build(self) -> nn.Module:
+        """The network before its first step."""
+        return dilated_timm(self.name, self.weights, output_stride=self.output_stride)
+
+
+ClassificationBackbone = SmallConv | Lite0 | ResNet | Timm
+PyramidBackbone = SmallPyramid | Lite0Pyramid | ResNetPyramid | CspDarknet | TimmPyramid
+SegmentationBackbone = SmallSegmentationEncoder | DilatedLite0 | DilatedResNet | DilatedTimm
 
 Backbone = TypeVar("Backbone", bound=ClassificationBackbone | PyramidBackbone | SegmentationBackbone)
 

@@ -25,12 +25,14 @@ class TrainedCategories:
         groups: of each category: rare, common or frequent.
         image_counts: training images that show it, (C,).
         instance_counts: training objects, (C,).
+        ids: of the annotation file, (C,); None where the folder of an earlier version does not have them.
     """
 
     names: tuple[str, ...]
     groups: tuple[str, ...]
     image_counts: Counts
     instance_counts: Counts
+    ids: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -42,7 +44,8 @@ class TrainedCategories:
         by_count = {int(label): name for name, members in lvis_split(data.category_counts).items() for label in members}
         names = data.categories.names
         groups = tuple(group_of.get(label) or by_count.get(label, "rare") for label in range(len(names)))
-        return cls(names, groups, data.category_counts, data.instance_counts)
+        ids = tuple(data.categories.ids.tolist())
+        return cls(names, groups, data.category_counts, data.instance_counts, ids)
 
     @property
     def counts(self) -> CategoryCounts:
@@ -51,12 +54,14 @@ class TrainedCategories:
 
     def save(self, folder: Path) -> None:
         """Write the file into the folder of a run."""
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": name, "group": group, "images": int(images), "instances": int(instances)}
             for name, group, images, instances in zip(
                 self.names, self.groups, self.image_counts, self.instance_counts, strict=True
             )
         ]
+        if self.ids is not None:
+            rows = [{"id": number, **row} for number, row in zip(self.ids, rows, strict=True)]
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / CATEGORIES, (json.dumps(rows, indent=1) + "\n").encode())
 
@@ -68,12 +73,13 @@ class TrainedCategories:
             rows = json.loads(file.read_text(encoding="utf-8"))
             names, groups = (_column(rows, field, str) for field in ("name", "group"))
             image_counts, instance_counts = (np.array(_column(rows, field, int)) for field in ("images", "instances"))
+            ids = _column(rows, "id", int) if "id" in rows[0] else None
         except FileNotFoundError:
             raise EngineError(f"{folder}: not the run of a detector, it has no {CATEGORIES}") from None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             reason = one_line(error)
             raise EngineError(f"{file}: expected a list of name, group, images and instances ({reason})") from None
-        return cls(tuple(names), tuple(groups), image_counts, instance_counts)
+        return cls(tuple(names), tuple(groups), image_counts, instance_counts, None if ids is None else tuple(ids))
 
 
 def _column(rows: Any, field: str, kind: type) -> list[Any]:

@@ -47,11 +47,17 @@ class LearnScales:
 
 @dataclass(frozen=True)
 class Align:
-    """DisAlign: scales, shifts and a confidence are learnt, all else is frozen."""
+    """DisAlign: scales, shifts and a confidence are learnt, all else is frozen.
+
+    Args:
+        batch_norm: whether batch norms of the frozen part go on to follow the data.
+    """
+
+    batch_norm: BatchNorm = "frozen"
 
     def change(self, model: nn.Module) -> None:
         """Make a classifier of a finished run what this stage trains."""
-        align(model, classifier="classifier")
+        align(model, classifier="classifier", batch_norm=self.batch_norm)
 
 
 @dataclass(frozen=True)

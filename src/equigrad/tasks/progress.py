@@ -1,34 +1,95 @@
-"""How far a long test has come: a line now and then on stderr, in a terminal and in the log of a cluster alike."""
+"""What a user is told of a run besides its steps: how long the tail is, and how far a test has come."""
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-SECONDS_BETWEEN_LINES = 30.0
+from equigrad.data.frequency import Counts
+from equigrad.engine.distributed import ranks
+from equigrad.engine.timing import duration
+from equigrad.engine.train import Training
+from equigrad.terminal import printable
 
-Batch = tuple[Any, Sequence[Any]]
+SECONDS_TO_FIRST_LINE = 5.0
+SECONDS_BETWEEN_LINES = 30.0
+FEW = (10, 100)
+
+Batch = tuple[Any, Any]  # images, N of them, and their targets
+
+
+def data_summary(num_images: int, counts: Counts, *, unit: str = "images") -> str:
+    """How many images and categories there are, and how long the tail is; arguments as in `tail_summary`."""
+    return f"{num_images:,} images, {len(counts):,} categories; {tail_summary(counts, unit=unit)}"
+
+
+def tail_summary(counts: Counts, *, unit: str = "images") -> str:
+    """How long the tail is.
+
+    Args:
+        counts: of each category in the training set, (C,).
+        unit: what is counted; of images, the categories that have few are counted too.
+    """
+    present = counts[counts > 0]
+    parts = []
+    if len(present):
+        ratio = f"{present.max() / present.min():,.4g}"
+        parts.append(f"from {present.max():,} to {present.min():,} {unit} each, imbalance factor {ratio}")
+    if len(present) < len(counts):
+        parts.append(f"{len(counts) - len(present):,} categories have none")
+    if unit == "images":
+        below = [f"{(counts < few).sum():,} have fewer than {few}" for few in FEW]
+        parts.append(f"{', '.join(below)} images")
+    return "; ".join(parts)
+
+
+def tested_batches(batches: Iterable[Batch], num_images: int, training: Training | None) -> Iterator[Batch]:
+    """The batches of a test: of so many images on this rank, which can be stopped if it belongs to a training."""
+    stoppable = batches if training is None else training.until_stopped(batches)
+    return with_progress(stoppable, num_images) if ranks()[0] == 0 else iter(stoppable)
+
+
+class ProgressLine:
+    """Says now and then on stderr, in a terminal and in the log of a cluster alike, how many images are done.
+
+    Args:
+        name: of the work, first in each line.
+        first: seconds to the first line; what is over sooner says nothing.
+        seconds: between two lines.
+    """
+
+    def __init__(
+        self, name: str, *, first: float = SECONDS_TO_FIRST_LINE, seconds: float = SECONDS_BETWEEN_LINES
+    ) -> None:
+        self.name, self.seconds = name, seconds
+        self.start = time.monotonic()
+        self.next_line = self.start + first
+
+    def __call__(self, done: int, num_images: int | None) -> None:
+        """So many images of all are done; None if nobody knows how many there are."""
+        now = time.monotonic()
+        if now < self.next_line:
+            return
+        rate = done / (now - self.start)
+        line = f"{done:,} images, {rate:.3g} images/s"
+        if num_images is not None:
+            left = duration((num_images - done) / rate)
+            line = f"{done:,} of {num_images:,} images, {rate:.3g} images/s, {left} left"
+        print(printable(f"{self.name}: {line}"), file=sys.stderr)
+        self.next_line = now + self.seconds
 
 
 def with_progress(
-    batches: Iterable[Batch], num_images: int, *, seconds: float = SECONDS_BETWEEN_LINES
+    batches: Iterable[Batch],
+    num_images: int | None,
+    *,
+    name: str = "test",
+    first: float = SECONDS_TO_FIRST_LINE,
+    seconds: float = SECONDS_BETWEEN_LINES,
 ) -> Iterator[Batch]:
-    """The batches of a test of so many images; a line every `seconds` says how many are done, and how fast.
-
-    Args:
-        batches: images and a target of each.
-        num_images: of all batches.
-        seconds: between two lines; a test that is over sooner says nothing.
-    """
-    done, start = 0, time.monotonic()
-    next_line = start + seconds
+    """The batches of so many images, images and their targets; lines say how far it is, as in `ProgressLine`."""
+    done, line = 0, ProgressLine(name, first=first, seconds=seconds)
     for batch in batches:
         yield batch
-        done += len(batch[1])
-        now = time.monotonic()
-        if now >= next_line:
-            rate = done / (now - start)
-            left = timedelta(seconds=round((num_images - done) / rate))
-            print(f"test: {done:,} of {num_images:,} images, {rate:.3g} images/s, {left} left", file=sys.stderr)
-            next_line = now + seconds
+        done += len(batch[0])
+        line(done, num_images)

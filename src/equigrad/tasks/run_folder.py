@@ -6,28 +6,29 @@ imported or called.
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from equigrad.engine import EngineError, TrainResult, latest_checkpoint
+import torch
+
+from equigrad.engine import EngineError, TrainResult, latest_checkpoint, load_checkpoint
+from equigrad.engine.distributed import best_accelerator, join_ranks, ranks, wait_for_ranks
 from equigrad.engine.run_lock import check_not_in_use, run_lock
-from equigrad.engine.run_log import check_run_folder, read_recipe
+from equigrad.engine.run_log import check_run_folder
 from equigrad.files import write_atomically
-from equigrad.run_files import CHECKPOINTS, METRICS, RECIPE, STATISTICS
+from equigrad.run_files import BEST, CHECKPOINTS, METRICS, RECIPE, STATISTICS, read_recipe
 from equigrad.settings import from_json, to_json
 from equigrad.tasks.classification import run as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection import run as detection
 from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.prediction import Predictor
 from equigrad.tasks.results import EvaluationResult
 from equigrad.tasks.segmentation import run as segmentation
 from equigrad.tasks.segmentation.recipe import SegmentationRecipe
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-    from equigrad.analysis.pictures.predictions import PredictedImage
+from equigrad.tasks.trained_model import TrainedModel
 
 Recipe = ClassificationRecipe | DetectionRecipe | SegmentationRecipe
 
@@ -41,12 +42,12 @@ class Task(Protocol):
         """Train in the run folder, evaluate and keep the results."""
         ...
 
-    def evaluate(self, recipe: Any, folder: Path) -> EvaluationResult:
-        """Evaluate the newest weights of a run on its test set, and keep the results in its folder."""
+    def evaluate(self, recipe: Any, folder: Path, weights: Path | None = None) -> EvaluationResult:
+        """Evaluate the newest weights of a run, or of another one, and keep the results in its folder."""
         ...
 
-    def predictor(self, recipe: Any, folder: Path) -> "Callable[[Image.Image], PredictedImage]":
-        """From an image to what the newest weights of a run say about it."""
+    def predictor(self, recipe: Any, folder: Path) -> Predictor:
+        """From images to what the newest weights of a run say about them, on the CPU."""
         ...
 
 
@@ -71,37 +72,72 @@ def recipe_of_run(folder: Path) -> Recipe:
     return recipe
 
 
+def trained_model(folder: Path, recipe: Recipe, device: str | torch.device | None = None) -> TrainedModel:
+    """The newest model of a run, on a GPU if there is one and no device is given."""
+    return TrainedModel(task_of(recipe).predictor(recipe, folder), recipe).to(device or best_accelerator())
+
+
 def evaluate_run(folder: Path, recipe: Recipe, command: Sequence[str]) -> EvaluationResult:
-    """Evaluate the newest weights of a run, and keep the results in its folder; not while it is being trained."""
-    with run_lock(folder, command):
+    """Evaluate the newest weights of a run, and keep the results in its folder; not while it is being trained.
+
+    Under torchrun every rank calls this and the following function; the first one writes.
+    """
+    join_ranks()
+    with run_lock(folder, command) if ranks()[0] == 0 else nullcontext():
+        wait_for_ranks()
         return task_of(recipe).evaluate(recipe, folder)
 
 
-def evaluate_variant(folder: Path, recipe: Recipe, output: Path, command: Sequence[str]) -> EvaluationResult:
-    """Evaluate the newest weights of a run by a changed recipe, such as NorCal those of a run with CE.
+def evaluate_variant(
+    folder: Path, recipe: Recipe, output: Path, command: Sequence[str], *, best: bool = False
+) -> EvaluationResult:
+    """Evaluate weights of a run by a changed recipe, such as NorCal those of a run with CE, or its best weights.
 
     Args:
         folder: of the run, which stays as it is.
         recipe: the changed one.
         output: becomes a run folder with the history and the weights of the first, for all that is done with runs.
         command: how the evaluation was started.
+        best: weights of the best evaluation, which `training.keep_best` keeps; else the newest.
     """
+    join_ranks()
+    if best and ranks()[1] > 1:
+        raise EngineError("--best is evaluated by one process: start it without torchrun")
+    if ranks()[0] != 0:
+        wait_for_ranks()
+        # Where ranks share no file system, this one has no copy of the weights but those of the run.
+        return task_of(recipe).evaluate(recipe, output, folder)
     check_not_in_use(folder)
-    found = latest_checkpoint(folder)
-    if found is None:
-        raise EngineError(f"{folder} has no checkpoint to load")
-    checkpoint, _ = found
+    checkpoint, step = _best_checkpoint(folder) if best else _newest_checkpoint(folder)
     content = {**read_recipe(folder), "settings": to_json(recipe)}
     with run_lock(output, command):
         check_run_folder(output, resume=False)
         try:
             (output / CHECKPOINTS).mkdir(exist_ok=True)
-            shutil.copy(checkpoint, output / CHECKPOINTS)
+            shutil.copy(checkpoint, output / CHECKPOINTS / f"step_{step:08d}.pt")
             for name in (METRICS, STATISTICS):
                 if (folder / name).exists():
                     shutil.copy(folder / name, output)
             write_atomically(output / RECIPE, (json.dumps(content, indent=1) + "\n").encode())
+            wait_for_ranks()
             return task_of(recipe).evaluate(recipe, output)
         except BaseException:  # half a run would be in the way of the next try
             shutil.rmtree(output, ignore_errors=True)
             raise
+
+
+def _newest_checkpoint(folder: Path) -> tuple[Path, int]:
+    found = latest_checkpoint(folder)
+    if found is None:
+        raise EngineError(f"{folder} has no checkpoint to load")
+    return found[0], int(found[0].stem.removeprefix("step_"))
+
+
+def _best_checkpoint(folder: Path) -> tuple[Path, int]:
+    file = folder / BEST
+    if not file.is_file():
+        raise EngineError(f"{folder} has no {BEST}: train with --set training.keep_best=true to keep it")
+    step = load_checkpoint(file).get("step")
+    if not isinstance(step, int) or step < 0:
+        raise EngineError(f"{file} is not a checkpoint of a run: it has no step")
+    return file, step

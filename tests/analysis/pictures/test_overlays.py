@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.analysis.pictures.overlays import _to_lab, distinct_colours, draw_overlays, legend_entries, overlay
+from equigrad.analysis.pictures.colours import distinct_colours
+from equigrad.analysis.pictures.overlays import background, draw_label_map, draw_overlays, legend_entries, overlay
 
 NAMES = ["road", "building;edifice", "$x_1$ <b>sky</b>", "tram"]
 
@@ -32,15 +33,6 @@ def test_labels_that_do_not_fit_are_refused(labels, problem):
         overlay(grey_image(1, 1), np.asarray(labels), distinct_colours(4))
 
 
-def test_150_colours_are_apart_and_the_first_stay_the_first():
-    lab = _to_lab(distinct_colours(150).astype(float))
-    distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 1e9 * np.eye(150)
-    assert distances.min() > 9
-    assert distances[:20, :20].min() > 30
-    assert np.array_equal(distinct_colours(150)[:31], distinct_colours(31))
-    assert len(distinct_colours(5000)) == 5000
-
-
 def test_the_legend_lists_what_is_there_by_pixels_of_the_truth():
     truth, predicted = np.array([[0, 0, 1, -100]]), np.array([[0, 3, 1, 1]])
     assert legend_entries([truth, predicted], NAMES, rare={3}) == [
@@ -68,10 +60,33 @@ def test_a_picture_shows_image_truth_and_two_runs(tmp_path):
     with Image.open(tmp_path / "picture.png") as picture:
         assert picture.format == "PNG"
         pixels = np.asarray(picture.convert("RGB")).astype(int)
-    assert pixels.shape[1] == 1260  # two columns
+    assert 1200 < pixels.shape[1] < 1300  # two columns
     for label, num_panels in ((0, 3), (2, 2)):
         mixed = (0.4 * 100 + 0.6 * distinct_colours(4)[label]).round()
         columns = (np.abs(pixels - mixed).max(-1) < 3).sum()
         panel = 600 * 400  # pixels of a panel, about
         assert columns > 0.3 * panel * (num_panels - 1)
     assert [file.name for file in tmp_path.iterdir()] == ["picture.png"]
+
+
+def test_background_is_known_by_its_name():
+    assert background(["sky", "Background", "__background__", "void", "back door", "unlabelled"]) == {1, 2, 3, 5}
+
+
+def test_a_label_map_tints_the_photograph_and_leaves_background_and_no_category_clear():
+    photo = Image.new("RGB", (1280, 400), (100, 100, 100))
+    labels = np.repeat([[0, 1, 2, -1]], 320, axis=1).repeat(400, axis=0)
+    pixels = np.array(draw_label_map(photo, labels, ["background", "road", "tram"], rare={2}))
+    for column in (100, 1200):
+        assert (pixels[:400, column] == 100).all()
+    for column, label in ((500, 1), (800, 2)):
+        expected = 0.5 * 100 + 0.5 * distinct_colours(3)[label]
+        assert (np.abs(pixels[:400, column] - expected) <= 1).all()
+    assert (pixels[:400, 639] == 255).all()  # the border of the rare one
+    assert not (pixels[400:] == 255).all()  # the legend
+
+
+@pytest.mark.parametrize("size", [(1, 1), (32, 32), (3000, 3), (3, 3000)])
+def test_label_maps_of_any_size_can_be_drawn(size):
+    picture = draw_label_map(Image.new("RGB", size, "red"), np.zeros(size[::-1], np.int64), ["猫" * 50])
+    assert max(picture.size) < 1700

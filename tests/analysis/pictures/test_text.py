@@ -1,6 +1,9 @@
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-from equigrad.analysis.pictures.text import fitted, font, one_line
+from equigrad.analysis.pictures import text as texts
+from equigrad.analysis.pictures.text import category_text, fitted, font, legible, one_line
 
 
 def test_what_steers_a_terminal_or_breaks_a_line_is_no_part_of_a_name():
@@ -16,8 +19,65 @@ def test_a_very_long_name_is_cut():
 @pytest.mark.parametrize("width", [0, 5, 40, 200])
 def test_a_text_is_shortened_until_it_fits(width):
     shown = fitted("a name that is rather long", width, 18)
-    assert font(18).getlength(shown) <= width
+    assert font(shown, 18).getlength(shown) <= width
 
 
 def test_a_text_that_fits_stays_whole():
     assert fitted("cup", 200, 18) == "cup"
+
+
+@pytest.mark.parametrize("name", ["Straße", "кошка", "γάτα", "قطة", "❤️"])
+def test_scripts_of_the_default_font_stay_as_they_are(name):
+    assert category_text(name, 3) == name.removesuffix("\ufe0f")
+
+
+@pytest.fixture
+def fonts(tmp_path, monkeypatch):
+    """The fonts of a system: none at first."""
+    monkeypatch.setattr(texts, "_system_fonts", lambda: sorted(tmp_path.iterdir()))
+    for cached in (legible, texts._font_file):
+        cached.cache_clear()
+    yield tmp_path
+    for cached in (legible, texts._font_file):
+        cached.cache_clear()
+
+
+def write_font(file, letters):
+    """A font in which every letter is a square."""
+    pen = TTGlyphPen(None)
+    for move, point in ((pen.moveTo, (0, 0)), (pen.lineTo, (0, 500)), (pen.lineTo, (500, 500)), (pen.lineTo, (500, 0))):
+        move(point)
+    pen.closePath()
+    names = [".notdef", *(f"u{ord(letter):x}" for letter in letters)]
+    builder = FontBuilder(1000)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(letter): f"u{ord(letter):x}" for letter in letters})
+    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (600, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Squares", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(file)
+
+
+@pytest.mark.usefixtures("fonts")
+def test_letters_that_no_font_has_become_code_points_after_the_label():
+    assert category_text("猫 cup", 17) == "17: U+732B cup"
+    assert category_text("👨\u200d👩", 2) == "2: U+1F468 U+1F469"
+    assert category_text("", 4) == "4"
+    assert font(legible("猫"), 18).path == font("cup", 18).path
+
+
+def test_a_font_of_the_system_that_has_the_letters_is_taken(fonts):
+    write_font(fonts / "squares.ttf", "猫犬" + texts._BESIDE_NAMES)
+    write_font(fonts / "without_digits.ttf", "猫犬鳥👩")
+    (fonts / "broken.ttf").write_bytes(b"no font")
+    assert category_text("猫", 17) == "猫"
+    assert font("猫 0.91", 18).path == fonts / "squares.ttf"
+    assert category_text("猫👩", 17) == "17: 猫 U+1F469"
+
+
+def test_a_name_without_a_font_can_still_be_told_from_others_when_it_is_cut():
+    shown = [fitted(category_text("猫" * 30 + end, label), 120, 18) for label, end in enumerate("ab")]
+    assert shown[0] != shown[1]

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from detection_on_disk import RUNS, SQUARE, annotation, coco, image, write_json, write_pictures
-from equigrad.data.detection.checks import check_detection
+from equigrad.data.detection.checks import check_detection, check_test_set
 from equigrad.data.detection.findings import SEVERITY_OF_KIND
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.findings import errors
@@ -493,3 +493,87 @@ def test_a_field_whose_name_is_no_text_is_found(tmp_path):
     file = write_json(tmp_path / "a.json", coco(annotations=[annotation(1, segmentation={"X": 1})]))
     file.write_bytes(file.read_bytes().replace(b'"X"', b'"\xed\xa0\x80"'))
     assert "masks that are neither polygons nor run lengths" in {finding.kind for finding in check_detection(file)}
+
+
+def boxes_file(tmp_path, boxes, height=100, width=200):
+    records = [annotation(index + 1, box=box, area=1.0) for index, box in enumerate(boxes)]
+    return write_json(tmp_path / "a.json", coco([image(1, height=height, width=width)], records))
+
+
+corners = st.tuples(st.integers(0, 150), st.integers(0, 80), st.integers(10, 50), st.integers(10, 20)).map(
+    lambda box: (box[0], box[1], box[0] + box[2], box[1] + box[3])
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(corners, min_size=3, max_size=30), st.lists(st.just((120, 60, 150, 75)), min_size=3, max_size=9))
+def test_corners_instead_of_sizes_are_found(tmp_path_factory, boxes, leaving):
+    file = boxes_file(tmp_path_factory.mktemp("corners"), boxes + leaving * 4)
+    finding = next(item for item in check_detection(file) if item.kind == "boxes that look like x1, y1, x2, y2")
+    assert finding.severity == "error"
+    assert finding.count == len(boxes) + 4 * len(leaving)
+    assert finding.first.endswith("write [x1, y1, x2 - x1, y2 - y1] as bbox")
+
+
+@settings(max_examples=30)
+@given(st.lists(corners, min_size=1, max_size=30))
+def test_boxes_inside_their_image_are_never_taken_for_corners(tmp_path_factory, boxes):
+    sized = [(x1, y1, x2 - x1, y2 - y1) for x1, y1, x2, y2 in boxes]
+    kinds = {item.kind for item in check_detection(boxes_file(tmp_path_factory.mktemp("sizes"), sized))}
+    assert "boxes that look like x1, y1, x2, y2" not in kinds
+
+
+def test_a_few_boxes_that_leave_their_image_do_not_make_all_others_corners(tmp_path):
+    sized = [(150, 60, 20, 20)] * 10 + [(10, 10, 195, 95)] * 5
+    kinds = {item.kind for item in check_detection(boxes_file(tmp_path, sized))}
+    assert "boxes that reach out of their image" in kinds
+    assert "boxes that look like x1, y1, x2, y2" not in kinds
+
+
+def test_a_single_category_is_noted(tmp_path):
+    content = coco(categories=[{"id": 1, "name": "cat"}], annotations=[annotation(1)])
+    findings = check_detection(write_json(tmp_path / "a.json", content))
+    (finding,) = [item for item in findings if item.kind == "a single category"]
+    assert finding.severity == "note"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_images_one_folder_deeper_are_answered_with_the_right_argument(small, packed):
+    file, images = small
+    store = zip_folder(images.parent, images.parent.parent / "all.zip") if packed else images.parent
+    (finding,) = check_detection(file, store)
+    assert (finding.kind, finding.count) == ("missing image files", 2)
+    assert finding.first == f"{store}/1.png; the images are in {store}/images, name that instead of {store}"
+    assert check_detection(file, store / "images") == []
+
+
+@pytest.fixture
+def sets(tmp_path):
+    """A training set of three categories, and a test set with the most frequent one alone."""
+    categories = [{"id": 1, "name": "cat"}, {"id": 7, "name": "dog"}, {"id": 9, "name": "eel"}]
+    records = [annotation(1), annotation(2, 2), annotation(3, 2, 7), annotation(4, 2, 7), annotation(5, 2, 9)]
+    train = write_json(tmp_path / "train.json", coco(annotations=records, categories=categories))
+    test = write_json(tmp_path / "test.json", coco([image(3)], [annotation(1, 3)], categories))
+    return read_coco(train), read_coco(test)
+
+
+def test_a_test_file_without_the_tail_is_found_the_rarest_first(sets):
+    (finding,) = check_test_set(*sets)
+    assert finding.severity == "warning"
+    assert (finding.count, finding.first) == (2, "eel, with 1 training annotations")
+    assert check_test_set(sets[0], sets[0]) == []
+
+
+def test_a_test_file_with_other_categories_is_an_error(sets, tmp_path):
+    other = read_coco(write_json(tmp_path / "other.json", coco()))
+    (finding,) = check_test_set(sets[0], other)
+    assert (finding.severity, "other categories than in training" in finding.kind) == ("error", True)
+
+
+def test_test_images_that_are_trained_on_are_found_by_content(sets, tmp_path):
+    train, test = sets
+    write_pictures(tmp_path / "images", {"images": [image(1), image(2)]})
+    (tmp_path / "images" / "3.png").write_bytes((tmp_path / "images" / "1.png").read_bytes())
+    *_, finding = check_test_set(train, test, tmp_path / "images")
+    assert (finding.severity, finding.first) == ("error", "3.png = 1.png")
+    assert all(item.severity != "error" for item in check_test_set(train, test, tmp_path / "images", by_content=False))

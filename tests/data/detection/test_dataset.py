@@ -1,4 +1,5 @@
 import multiprocessing
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from torchvision import tv_tensors
 from detection_on_disk import annotation, coco, image, write_json, write_pictures
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.transforms import train_transform
 from images_on_disk import zip_folder
 from quick_processes import quick_context
 from shared_data import shared_folder
@@ -159,3 +161,23 @@ def test_masks_of_real_images_fill_their_boxes():
             if len(rows) > 20:
                 found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
                 assert np.abs(np.array(found) - box.numpy()).max() <= 2
+
+
+def test_three_hundred_masks_are_read_and_transformed_in_few_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    corners = rng.uniform((0, 0), (1200, 700), (300, 2))
+    objects = [
+        annotation(number, box=(x, y, 90, 60), segmentation=[[x, y, x + 90, y, x + 45, y + 60]])
+        for number, (x, y) in enumerate(corners.tolist(), 1)
+    ]
+    content = coco([image(1, height=800, width=1333)], objects)
+    write_pictures(tmp_path / "images", content)
+    data = read_coco(write_json(tmp_path / "a.json", content))
+    dataset = DetectionDataset(data, tmp_path / "images", train_transform(), with_masks=True, dense_masks=False)
+    dataset[0]  # what is imported and cached does not count
+    tracemalloc.start()
+    _, target = dataset[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(target["masks"]) == 300
+    assert peak < 40e6  # the image with its file takes most of it; dense masks are 320 MB

@@ -15,8 +15,8 @@ from equigrad.data.detection.geometry import (
     rescale,
     resize,
     select,
-    tight_boxes,
 )
+from equigrad.data.detection.object_masks import tight_boxes
 
 
 def boxes_of(target):
@@ -139,13 +139,6 @@ def test_the_box_around_the_corners_is_that_of_a_rotated_rectangle(angle, scale,
     matrix = torch.cat([turn, (torch.tensor([200.0, 200]) - turn @ torch.tensor([80.0, 80]))[:, None]], dim=1)
     _, target = affine(*item, matrix, (400, 400))
     assert_close(boxes_of(target), tight_boxes(target["masks"]), atol=2, rtol=0)
-
-
-def test_tight_boxes_of_masks_and_of_none():
-    masks = torch.stack([rectangle((9, 8), (2, 3, 5, 9)), torch.zeros(9, 8, dtype=torch.uint8)])
-    masks[0, 5, 4] = 255  # any value counts
-    assert tight_boxes(masks).tolist() == [[2, 3, 5, 9], [0, 0, 0, 0]]
-    assert tight_boxes(masks[:0]).shape == (0, 4)
 
 
 def test_selecting_keeps_all_fields_in_step(item):

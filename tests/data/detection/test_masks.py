@@ -13,6 +13,7 @@ from equigrad.data.detection.masks import (
     RunLengthMask,
     decode_counts,
     rle_to_mask,
+    rle_to_window,
     shape_to_rle,
 )
 
@@ -39,6 +40,11 @@ def test_masks_survive_both_kinds_of_run_lengths(mask):
         rle = shape_to_rle(RunLengthMask(mask.shape, counts), *mask.shape)
         assert rle == {"size": list(mask.shape), "counts": packed["counts"]}
         np.testing.assert_array_equal(rle_to_mask(rle), mask)
+        left, top, window = rle_to_window(rle)
+        whole = np.zeros_like(mask)
+        whole[top : top + window.shape[0], left : left + window.shape[1]] = window
+        np.testing.assert_array_equal(whole, mask)
+        assert [left, top, window.shape[1], window.shape[0]] == coco_mask.toBbox(rle).tolist()
     assert decode_counts(packed["counts"]).tolist() == runs_of(mask)
 
 

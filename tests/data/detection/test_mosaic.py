@@ -8,7 +8,6 @@ from detection_items import check_boxes_are_those_of_the_masks, check_item, disc
 from equigrad.data.detection.batches import collate_detection
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.data.detection.formats.coco_json import read_coco
-from equigrad.data.detection.geometry import tight_boxes
 from equigrad.data.detection.mosaic import (
     MixupDataset,
     MosaicDataset,
@@ -17,6 +16,7 @@ from equigrad.data.detection.mosaic import (
     mosaic,
     yolox_train,
 )
+from equigrad.data.detection.object_masks import tight_boxes
 from equigrad.engine.loading import StepLoader
 from equigrad.sampling import ShuffledSampler
 from shared_data import shared_folder

@@ -10,6 +10,7 @@ from torchvision.transforms import v2
 
 from detection_items import check_boxes_are_those_of_the_masks, check_item, disc, make_item, rectangle
 from equigrad.data.detection.geometry import boxes_to_original
+from equigrad.data.detection.object_masks import ObjectMasks
 from equigrad.data.detection.transforms import (
     HSVJitter,
     PadTo,
@@ -63,6 +64,19 @@ def test_boxes_stay_those_of_their_masks(transform, item, seed):
     image, target = transform(*item)
     check_item(image, target)
     check_boxes_are_those_of_the_masks(target, tolerance=2)
+
+
+@each_transform
+@given(item=items(), seed=st.integers(0, 10**6))
+@settings(max_examples=15)
+def test_masks_inside_their_boxes_move_like_dense_ones(transform, item, seed):
+    image, target = item
+    torch.manual_seed(seed)
+    _, dense = transform(image, target)
+    torch.manual_seed(seed)
+    _, moved = transform(image, target | {"masks": ObjectMasks.of(target["masks"].as_subclass(torch.Tensor))})
+    assert torch.equal(moved["masks"].dense(), dense["masks"])
+    assert torch.equal(boxes_of(moved), boxes_of(dense))
 
 
 @each_transform

@@ -3,8 +3,8 @@ import shutil
 import pytest
 
 from equigrad.data.images.checks import check_classification, check_images, check_overlap
-from equigrad.data.images.readers import read_image_list
-from images_on_disk import write_images, write_list
+from equigrad.data.images.readers import read_image_folder, read_image_list
+from images_on_disk import write_images, write_list, zip_folder
 
 
 @pytest.fixture
@@ -91,3 +91,44 @@ def test_other_category_names_are_found(tmp_path, train_paths, held_out_paths):
     train = read(tmp_path, "train.txt", train_paths, class_names=["cat", "dog"])
     test = read(tmp_path, "test.txt", held_out_paths, class_names=["dog", "cat"])
     assert "other category names" in only(check_classification(train, test), "names").kind
+
+
+def test_a_folder_without_images_is_no_category(tmp_path):
+    write_images(tmp_path / "photos", {"cat": 1, "dog": 1})
+    (tmp_path / "photos" / "eel").mkdir()
+    finding = only(check_images(read_image_folder(tmp_path / "photos")), "folders without images", "warning")
+    assert finding.first == f"{tmp_path}/photos/eel: put images into it or remove it"
+
+
+def test_a_single_category_has_nothing_to_tell_apart(tmp_path):
+    write_images(tmp_path / "photos", {"cat": 2})
+    finding = only(check_images(read_image_folder(tmp_path / "photos")), "a single category")
+    assert finding.first == "cat, with all 2 images"
+
+
+def test_categories_one_folder_deeper_in_an_archive_are_named_as_the_user_must(tmp_path):
+    write_images(tmp_path / "all" / "photos", {"cat": 2, "dog": 1})
+    archive = zip_folder(tmp_path / "all", tmp_path / "a.zip")
+    finding = only(check_images(read_image_folder(archive)), "a single category")
+    assert finding.first.endswith(f"in 2 folders: if these are the categories, name {archive}/photos")
+    assert check_images(read_image_folder(archive / "photos")) == []
+
+
+def test_paths_that_start_one_folder_deeper_are_answered_with_the_root(tmp_path, train_paths):
+    (tmp_path / "photos").mkdir()
+    for name in train_paths:
+        (tmp_path / name).rename(tmp_path / "photos" / name)
+    finding = only(check_images(read(tmp_path, "train.txt", train_paths)), "missing files")
+    assert finding.first.endswith(f"; it is in the folder photos: give --root {tmp_path}/photos")
+
+
+def test_a_test_set_without_the_tail_is_found_the_rarest_first(tmp_path):
+    paths = write_images(tmp_path, {"cat": 4, "dog": 3, "eel": 1, "fox": 2})
+    held_out = write_images(tmp_path / "test", {"cat": 1, "dog": 1}, seed=1)
+    held_out = {name: [f"test/{path}" for path in paths] for name, paths in held_out.items()}
+    train = read(tmp_path, "train.txt", paths)
+    test = read(tmp_path, "test.txt", held_out, class_names=train.class_names)
+    finding = only(
+        [item for item in check_classification(train, test) if item.severity == "warning"], "does not have", "warning"
+    )
+    assert (finding.count, finding.first) == (2, "2, with 1 training images")

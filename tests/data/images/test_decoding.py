@@ -3,10 +3,11 @@ import os
 import struct
 import zlib
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.data.images.decoding import FORMATS, MAX_FILE_BYTES, opened_image
+from equigrad.data.images.decoding import FORMATS, MAX_FILE_BYTES, opened_image, to_rgb
 from equigrad.data.images.lists import SUFFIXES
 from equigrad.data.images.sizes import file_image_size
 from equigrad.data.images.stores import read_image
@@ -63,3 +64,13 @@ def test_a_pipe_or_a_device_is_no_image(tmp_path):
     os.symlink("/dev/zero", tmp_path / "zero.png")
     for name in ("pipe.png", "zero.png"):
         assert refusal(read_image, tmp_path / name) == f"{tmp_path / name}: no such image"
+
+
+def test_sixteen_bits_become_eight_and_are_not_clipped():
+    grey = np.array([[0, 255, 256, 0x1234, 0xFFFF]], dtype=np.uint16)
+    assert np.array(to_rgb(Image.fromarray(grey)))[0].tolist() == [[value >> 8] * 3 for value in grey[0].tolist()]
+
+
+def test_eight_bits_stay_as_they_are():
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    np.testing.assert_array_equal(to_rgb(Image.fromarray(pixels)), pixels)

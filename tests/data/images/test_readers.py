@@ -3,11 +3,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.images.checks import check_classification
-from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.readers import read_arrays, read_cifar, read_image_folder, read_image_list, read_images
 from equigrad.data.images.transforms import small_evaluation_transform
 from hostile_files import refusal
@@ -258,3 +259,16 @@ def zip_bomb(file, names):
     content = file.read_bytes()
     file.write_bytes(content.replace((54_321).to_bytes(4, "little"), (3 << 30).to_bytes(4, "little")))
     return file
+
+
+def test_an_annotation_file_is_not_taken_for_a_list_of_images(tmp_path):
+    (tmp_path / "a.json").write_text('{"images": []}')
+    with pytest.raises(ValueError, match=r"a\.json: expected images with one label each, got an annotation file"):
+        read_images(tmp_path / "a.json")
+
+
+def test_a_folder_of_images_beside_their_annotation_file_is_answered_with_that_file(tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "_annotations.coco.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"_annotations\.coco\.json may have boxes: name that file, with --images"):
+        read_image_folder(tmp_path)

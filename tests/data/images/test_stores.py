@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equigrad.data.images.stores import ArrayStore, MemoryStore, open_store
+from equigrad.data.images.stores import ArrayStore, FolderStore, MemoryStore, open_store, store_exists
 from images_on_disk import write_images, zip_folder
 
 
@@ -125,3 +125,38 @@ def test_other_places_are_refused(tmp_path):
     (tmp_path / "images.tar").write_text("")
     with pytest.raises(ValueError, match=r"a folder, a \.zip or a \.npz"):
         open_store(tmp_path / "images.tar")
+
+
+def test_a_folder_of_an_archive_reads_like_the_folder(folder, archive):
+    store = open_store(archive / "cat")
+    assert store.content("1.png") == (folder / "cat" / "1.png").read_bytes()
+    assert store.size("1.png") == (folder / "cat" / "1.png").stat().st_size
+    assert sorted(store.paths()) == ["0.png", "1.png"]
+    assert store.name("1.png") == f"{archive}/cat/1.png"
+    assert store.size("0.jpg") is None
+    assert pickle.loads(pickle.dumps(store)).read("1.png").size == (8, 8)
+
+
+def test_a_folder_that_an_archive_does_not_have_is_named_with_those_it_has(archive):
+    with pytest.raises(FileNotFoundError, match=r"images\.zip/eel: no such folder in the archive; it has cat, dog"):
+        open_store(archive / "eel")
+
+
+@pytest.mark.parametrize("path", ["images.zip", "images.zip/cat", "images.zip/cat/deeper"])
+def test_what_is_in_an_archive_exists(archive, path):
+    assert store_exists(archive.parent / path)
+    assert not store_exists(archive.parent / "nowhere" / path)
+
+
+@pytest.mark.parametrize(
+    ("min_side", "size"), [(None, (64, 48)), (48, (64, 48)), (24, (32, 24)), (6, (8, 6)), (1, (8, 6))]
+)
+def test_a_jpeg_may_be_decoded_at_a_part_of_its_size_that_keeps_both_sides_long_enough(min_side, size, tmp_path):
+    for name in ("a.jpg", "a.png"):
+        Image.new("RGB", (64, 48), (9, 99, 199)).save(tmp_path / name)
+    store = FolderStore(tmp_path)
+    assert store.read("a.jpg", min_side).size == size
+    assert store.read("a.png", min_side).size == (64, 48)
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:200])
+    with pytest.raises(OSError, match=r"cut\.jpg: cannot read the image"):
+        store.read("cut.jpg", min_side)

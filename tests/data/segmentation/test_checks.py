@@ -89,3 +89,13 @@ def test_a_description_has_the_rarest_last(folder):
     assert lines[2].endswith("over those of the rarest: 5")
     assert lines[4].split() == ["sky", "5", "71.429%", "2"]
     assert lines[-1].split() == ["tram", "1", "14.286%", "1"]
+
+
+def test_categories_that_the_test_set_does_not_have_are_found(folder, tmp_path):
+    test = write_set(tmp_path / "test", {"c": [[0, 1, 1]]})
+    finding = only(
+        [item for item in check_segmentation(read(folder), read(test)) if item.severity == "warning"],
+        "does not have",
+        "warning",
+    )
+    assert finding.first.endswith("with 1 training pixels")

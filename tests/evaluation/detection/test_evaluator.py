@@ -3,7 +3,6 @@ import copy
 import io
 import json
 import math
-import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.evaluation.detection import hotcoco_scores
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, evaluate, evaluate_predictions
 from equigrad.evaluation.detection.prediction_files import read_predictions, write_predictions
-from equigrad.evaluation.detection.prediction_shards import read_shards
+from equigrad.evaluation.detection.prediction_shards import PredictionWriter, read_shards
 from equigrad.evaluation.detection.rules import LVIS
 from evaluation.detection_files import annotations_of, corners, detection, detections_file, federated
-from quick_processes import quick_context, run_ranks
+from quick_processes import run_ranks
 from shared_data import shared_folder
 
 GOLDEN = json.loads(Path(__file__).parents[2].joinpath("golden", "lvis_evaluator.json").read_text())
@@ -35,14 +35,15 @@ def official(value):
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["name"])
-def test_results_are_those_of_the_official_lvis_evaluator(tmp_path, case):
+def test_results_are_those_of_the_official_lvis_evaluator(tmp_path, monkeypatch, case):
     annotations = annotations_of(tmp_path, case["annotations"])
     predictions = read_predictions(detections_file(tmp_path, case["detections"]), annotations)
     rules = replace(LVIS, fixed_limit=GOLDEN["fixed_limit"])
     for iou_type, expected in case["expected"].items():
-        for detections_at_once in (100_000, 25):
-            result = evaluate(predictions, annotations, iou_type, rules, detections_at_once=detections_at_once).result()
-            assert {name: official(value) for name, value in result.items()} == pytest.approx(expected, abs=1e-9)
+        for categories_at_once in (1000, 3):
+            monkeypatch.setattr(hotcoco_scores, "CATEGORIES_AT_ONCE", categories_at_once)
+            result = evaluate(predictions, annotations, iou_type, rules).result()
+            assert {name: official(value) for name, value in result.items()} == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.shared_data
@@ -53,17 +54,6 @@ def test_lvis_val_100_gives_the_expected_values(iou_type):
     annotations = read_coco(folder / "lvis_val_100.json")
     result = evaluate_predictions(folder / "made_detections.json", annotations, iou_type).result()
     assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.shared_data
-def test_several_processes_give_exactly_what_one_gives(monkeypatch):
-    context = quick_context()
-    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
-    folder = shared_folder("lvis_val_100")
-    annotations = read_coco(folder / "lvis_val_100.json")
-    predictions = read_predictions(folder / "made_detections.json", annotations)
-    alone = evaluate(predictions, annotations, "segm").result()
-    assert evaluate(predictions, annotations, "segm", num_workers=2, detections_at_once=1000).result() == alone
 
 
 def coco_detections(content, seed):
@@ -199,19 +189,24 @@ def test_wrong_arguments_are_refused(tmp_path):
         evaluator.add([PREDICTIONS[1]], [])
 
 
-def evaluate_on_rank(rank, folder, store):
+def evaluate_on_rank(rank, folder, shards, store):
+    own_folder = folder / shards.format(rank=rank)
+    earlier = PredictionWriter(own_folder, 5 + rank)  # of an evaluation by more ranks
+    earlier.add(rank + 1, [1], [[0, 0, 1, 1]], [0.9])
+    earlier.close()
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    evaluator = DetectionEvaluator(two_categories(folder / f"{rank}"), folder / "shards")
+    evaluator = DetectionEvaluator(two_categories(folder / f"{rank}"), own_folder)
     evaluator.add([PREDICTIONS[rank + 1]], [{"image_id": rank + 1}])
     evaluator.add([PREDICTIONS[2]], [{"image_id": 2}])  # as samplers pad
     (folder / f"result{rank}.json").write_text(json.dumps(evaluator.result()))
     dist.destroy_process_group()
 
 
-def test_two_ranks_get_what_one_gets(tmp_path):
+@pytest.mark.parametrize("shards", ["shards", "{rank}/shards"], ids=["one folder", "a folder for each rank"])
+def test_two_ranks_get_what_one_gets(shards, tmp_path):
     for rank in range(2):
         (tmp_path / f"{rank}").mkdir()
-    run_ranks(evaluate_on_rank, tmp_path, tmp_path / "store")
+    run_ranks(evaluate_on_rank, tmp_path, shards, tmp_path / "store")
     evaluator = DetectionEvaluator(two_categories(tmp_path), tmp_path / "alone")
     evaluator.add(list(PREDICTIONS.values()), [{"image_id": image} for image in PREDICTIONS])
     for rank in range(2):

@@ -1,10 +1,11 @@
 import json
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from equigrad.evaluation.detection import json_entries as module
-from equigrad.evaluation.detection.json_entries import json_entries
+from equigrad.evaluation.detection.json_entries import json_entries, list_parts
 
 values = st.dictionaries(
     st.text(max_size=5), st.text() | st.integers() | st.lists(st.integers(), max_size=3), max_size=3
@@ -21,6 +22,32 @@ def test_entries_are_what_json_reads_however_the_file_is_cut(tmp_path_factory, e
         assert list(json_entries(file)) == entries
     finally:
         module.CHUNK = whole
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.sampled_from([None, 1, "\t"]), st.integers(20, 60))
+def test_parts_are_lists_of_whole_entries_however_the_file_is_cut(tmp_path_factory, lengths, indent, part):
+    entries = [{"bbox": [1] * length, "segmentation": {"counts": "a, {b"}} for length in lengths]
+    file = tmp_path_factory.mktemp("json") / "list.json"
+    file.write_text("\ufeff" + json.dumps(entries, indent=indent), encoding="utf-8")
+    whole, module.PART = module.PART, part
+    try:
+        parts = list(list_parts(file))
+    finally:
+        module.PART = whole
+    assert list(chain.from_iterable(json.loads(text) for _, text in parts)) == entries
+
+
+def test_entries_continue_where_a_part_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART", 20)
+    entries = [{"number": number} for number in range(10)]
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps(entries))
+    index = 0
+    for position, text in list_parts(file):
+        assert list(json_entries(file, position)) == entries[index:]
+        index += len(json.loads(text))
+    assert index == len(entries)
 
 
 @pytest.mark.parametrize(

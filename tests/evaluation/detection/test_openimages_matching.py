@@ -1,8 +1,15 @@
 import numpy as np
+import pycocotools.mask as mask_api
 import pytest
 from hypothesis import given, strategies as st
 
-from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_average_precision, match_detections
+from equigrad.evaluation.detection import openimages_matching
+from equigrad.evaluation.detection.openimages_matching import (
+    Boxes,
+    all_point_average_precision,
+    box_overlap,
+    match_detections,
+)
 
 
 def boxes(*corners, scores=None, labels=None, images=None):
@@ -80,3 +87,26 @@ def test_average_precision_is_the_area_under_the_best_precision(flags, num_misse
     precisions = [sum(flags[: rank + 1]) / (rank + 1) for rank in range(len(flags))]
     area = sum(max(precisions[rank:]) for rank, is_true in enumerate(flags) if is_true) / num_boxes
     assert all_point_average_precision(np.array(flags, bool), num_boxes) == pytest.approx(area)
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_overlaps_are_those_of_pycocotools_to_the_last_bit(seed, by_own_area):
+    rng = np.random.default_rng(seed)
+    sides, others = rng.uniform(0, 20, (2, 15, 4)).round(int(rng.integers(0, 3)))
+    expected = mask_api.iou(sides, others, [int(by_own_area)] * 15)
+    rows, columns = np.indices((15, 15)).reshape(2, -1)
+    overlaps = box_overlap(sides[rows], others[columns], by_own_area=by_own_area)
+    assert (overlaps == np.nan_to_num(expected.ravel())).all()
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 7])
+def test_outcomes_do_not_depend_on_how_many_pairs_are_compared_at_once(monkeypatch, pairs_at_once):
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 3, (3, 40, 2)) * 4.0
+    corners = np.concatenate([places, places + rng.integers(5, 9, (3, 40, 2))], 2)
+    images = np.sort(rng.integers(0, 4, (3, 40)))
+    sides = [boxes(*part, images=owners) for part, owners in zip(corners, images, strict=True)]
+    whole = outcomes(*sides, num_images=4)
+    monkeypatch.setattr(openimages_matching, "PAIRS_AT_ONCE", pairs_at_once)
+    assert outcomes(*sides, num_images=4) == whole
+    assert 0 < sum(whole[0]) < 40

@@ -120,6 +120,14 @@ def test_a_mask_that_does_not_fit_its_image_is_refused(tmp_path, annotations, ma
         read(tmp_path, annotations, [good, GOOD | {"segmentation": mask}])
 
 
+def test_a_part_that_ends_inside_an_entry_is_read_all_the_same(tmp_path, annotations, monkeypatch):
+    monkeypatch.setattr(json_entries, "PART", 150)
+    nested = GOOD | {"parts": [{"name": "},{"}, {"name": ""}], "area": float("nan")}
+    assert len(read(tmp_path, annotations, [GOOD] * 5 + [nested] * 5 + [GOOD])) == 11
+    with pytest.raises(ValueError, match="entry 10: score must be a finite number"):
+        read(tmp_path, annotations, [GOOD] * 5 + [nested] * 5 + [GOOD | {"score": None}])
+
+
 def test_detections_are_not_kept_as_objects(tmp_path, annotations, monkeypatch):
     monkeypatch.setattr(json_entries, "CHUNK", 1 << 18)
     file = detections_file(tmp_path, [detection(7, 2, [1.5, 2.5, 3.5, 4.5], index / 1e5) for index in range(10_000)])

@@ -37,10 +37,15 @@ def test_ids_are_found_in_any_order_and_as_often_as_wanted(ids, data):
     assert [table.has(number) for number in range(-6, 22)] == [number in ids for number in range(-6, 22)]
 
 
-@pytest.mark.parametrize("ids", [[], [3, 9]])
-def test_an_unknown_id_is_refused(ids):
+@pytest.mark.parametrize("ids", [[], [3, 9], [3, 2**60]])
+@pytest.mark.parametrize("unknown", [4, -3, 2**61])
+def test_an_unknown_id_is_refused(ids, unknown):
     with pytest.raises(ValueError, match="ids of the annotations"):
-        IdTable(np.array(ids, np.int64)).indices(np.array([4]))
+        IdTable(np.array(ids, np.int64)).indices(np.array([unknown]))
+
+
+def test_large_ids_are_found_too():
+    assert IdTable(np.array([2**60, 5, 2**50])).indices(np.array([5, 2**60])).tolist() == [1, 0]
 
 
 def test_no_ids_have_no_indices():

@@ -163,3 +163,35 @@ def test_samples_without_a_whole_view_are_refused():
             binary_cross_entropy(torch.zeros(2, 3), targets, **{option: torch.ones(3)})
     with pytest.raises(ValueError, match="with a focus pass a quality"):
         binary_cross_entropy(torch.zeros(2, 3), targets, focus=2.0, soft_targets=True)
+
+
+OBJECTNESS_OPTIONS = {
+    "bce": {},
+    "focal": {"focus": 2.0, "positive_balance": 0.25},
+    "quality": {"focus": 2.0},
+    "margin": {"margin": 1.5, "scale": 2.0},
+    "by sample": {"foreground_weight": 0.5, "weight": 3.0},
+}
+
+
+@given(batches(), st.sampled_from(list(OBJECTNESS_OPTIONS)))
+@settings(max_examples=12)
+def test_a_column_of_objectness_is_plain_bce_and_in_no_sum(compute, batch, kind):
+    options = dict(OBJECTNESS_OPTIONS[kind])
+    if kind == "quality":
+        options["quality"] = batch.quality.to(batch.dtype)
+    logits = torch.cat([batch.logits, batch.logits[:, :1] / 2], 1)
+    result = compute(binary_cross_entropy, logits, batch.labels, batch.first, batch.second, objectness=True, **options)
+    categories = functional_result(logits[:, :-1], batch.labels, batch.first, batch.second, **options)
+    column = functional_result(logits[:, -1:], batch.labels.clamp(max=0))
+    gradient = torch.cat([categories.gradient, column.gradient], 1)
+    expected = Expected(categories.loss + column.loss, gradient, categories.positive, categories.negative)
+    assert_result(result, expected, batch.dtype)
+    assert result.is_valid
+
+
+def test_objectness_needs_class_indices_and_the_kernels():
+    with pytest.raises(ValueError, match="objectness needs class indices"):
+        binary_cross_entropy(BATCH.logits, torch.zeros_like(BATCH.logits), objectness=True)
+    with pytest.raises(ValueError, match="objectness needs the Triton kernels"):
+        functional.binary_cross_entropy(BATCH.logits, BATCH.labels, objectness=True)

@@ -58,5 +58,10 @@ def test_it_computes_what_the_strided_network_computes_at_more_places(tmp_path):
 def test_weights_of_a_deep_stem_fit_no_plain_one(tmp_path):
     torch.save(DilatedResNet([3, 4, 6, 3]).state_dict(), tmp_path / "deep.pth")
     dilated_resnet50(tmp_path / "deep.pth")
-    with pytest.raises(ValueError, match=r"deep\.pth: 6 weights of the model are missing, the first is bn1\.bias"):
+    with pytest.raises(ValueError, match=r"deep\.pth: 5 weights of the model are missing, the first is conv1\.weight"):
         dilated_resnet50(tmp_path / "deep.pth", deep_stem=False)
+
+
+def test_torchvisions_weights_fit_no_deep_stem():
+    with pytest.raises(ValueError, match=r"--set backbone\.deep_stem=false"):
+        dilated_resnet50("torchvision")

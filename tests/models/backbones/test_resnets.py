@@ -5,10 +5,10 @@ from torch import nn
 from torch.testing import assert_close
 
 import equigrad
-from equigrad.models.backbones.resnets import ResNetFeatures, resnet50, resnet152, resnext50
+from equigrad.models.backbones.resnets import ResNetFeatures, resnet50, resnet101, resnet152, resnext50
 from equigrad.models.classification.classifier import build_classifier
 
-PUBLISHED = {resnet50: 25_557_032, resnext50: 25_028_904, resnet152: 60_192_808}
+PUBLISHED = {resnet50: 25_557_032, resnext50: 25_028_904, resnet101: 44_549_160, resnet152: 60_192_808}
 
 
 @pytest.mark.parametrize("build", PUBLISHED, ids=lambda build: build.__name__)
@@ -31,7 +31,7 @@ def test_weights_of_a_file_give_torchvisions_logits(tmp_path):
 
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save(torchvision.models.resnet18().state_dict(), tmp_path / "resnet18.pth")
-    with pytest.raises(ValueError, match=r"resnet18\.pth: .* the first is layer1\.0\.bn3\.bias"):
+    with pytest.raises(ValueError, match=r"resnet18\.pth: .* the first is layer1\.0\.conv3\.weight"):
         resnet50(tmp_path / "resnet18.pth")
 
 

@@ -76,9 +76,9 @@ def test_the_cosine_classifier_of_the_published_code_shares_its_row():
     assert linear[1].loss == cosine[1].loss
 
 
-def test_names_of_rows_are_told_apart_but_for_the_cosine_classifier():
+def test_names_of_rows_are_told_apart_but_for_variants_of_two_methods():
     labels = [label for label, _ in METHODS.values()]
-    assert len(set(labels)) == len(labels) - 1
+    assert sorted(label for label in labels if labels.count(label) > 1) == ["Seesaw Loss"] * 2 + ["Softmax-EQL"] * 3
 
 
 def test_lade_is_penalised_more_on_inaturalist():

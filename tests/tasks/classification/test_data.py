@@ -8,6 +8,7 @@ from PIL import Image
 from equigrad.data.frequency import exponential_profile
 from equigrad.tasks.classification.data import GlyphImages, OwnImages, PublishedImages
 from equigrad.tasks.smoke_test.generated_images import write_folders
+from images_on_disk import zip_folder
 
 SMALL = {"num_classes": 4, "max_count": 20, "imbalance_factor": 10.0, "test_count": 3, "image_size": 16}
 PUBLISHED = ("imagenet_lt", "places_lt", "inaturalist18")
@@ -55,6 +56,13 @@ def test_own_images_have_the_size_and_the_categories_of_training(folders, photog
     assert test_set.class_names == train_set.class_names == ("category_0", "category_1", "category_2")
     assert test_set.category_counts.tolist() == [1, 1, 0]
     assert pixels_of(train_set, 0).shape == pixels_of(test_set, 0).shape == (3, 24, 24)
+
+
+def test_own_images_may_be_folders_of_an_archive(folders):
+    archive = zip_folder(folders, folders / "all.zip")
+    train_set, test_set = OwnImages(archive / "train", archive / "test", size=24).load()
+    assert (len(train_set), len(test_set)) == (6, 2)
+    assert pixels_of(test_set, 0).shape == (3, 24, 24)
 
 
 def test_only_photographs_are_tested_on_their_centre():
@@ -119,3 +127,22 @@ def test_colour_jitter_can_be_switched_off(places):
     # The image has one colour, which no crop or flip changes.
     assert {int(pixels_of(plain, 0)[0].max()) for _ in range(8)} == {int(pixels_of(plain, 0)[0].min())}
     assert len({int(pixels_of(jittered, 0)[0].max()) for _ in range(8)}) > 1
+
+
+def test_training_images_may_be_decoded_at_a_reduced_size_and_test_images_are_not(tmp_path):
+    for split in ("train", "test"):
+        for category in ("cat", "dog"):
+            (tmp_path / split / category).mkdir(parents=True)
+            Image.new("RGB", (320, 240), (9, 99, 199)).save(tmp_path / split / category / "a.jpg")
+    train_set, test_set = OwnImages(tmp_path / "train", tmp_path / "test", decode_size=60).load()
+    sizes = []
+    for images in (train_set, test_set):
+        images.transform = lambda image: sizes.append(image.size)
+        images[0]
+    assert sizes == [(80, 60), (320, 240)]
+
+
+@pytest.mark.parametrize("kind", [OwnImages, lambda **changes: PublishedImages("places_lt", **changes)])
+def test_a_decoded_size_of_nothing_is_refused(kind):
+    with pytest.raises(ValueError, match="decode_size must be above 0, got 0"):
+        kind(decode_size=0)

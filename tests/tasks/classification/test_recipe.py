@@ -1,5 +1,5 @@
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -18,16 +18,25 @@ RECIPE = ClassificationRecipe(
     data=PublishedImages("places_lt", root=Path("places"), lists=Path("lists"), size=96, color_jitter=0.1),
     backbone=ResNet("resnet152", "mine.pth", "inaturalist18"),
     method=Method(
-        Distillation(SoftmaxEql(prior_power=0.5), weight=0.2, temperature=2.0, power=0.7),
+        SoftmaxEql(prior_power=0.5),
         scores=AdjustedSoftmax(0.5),
         bias_prior=0.02,
         cosine_temperature=16.0,
         second_stage=LearnScales("frozen"),
         sampler="class_balanced",
     ),
-    training=TrainSettings(SGD(lr=0.3), Schedule(steps=7, decay=Cosine(0.1), warmup=Warmup(3)), batch_size=5, seed=9),
+    training=TrainSettings(
+        SGD(lr=0.3),
+        Schedule(steps=7, decay=Cosine(0.1), warmup=Warmup(3)),
+        batch_size=5,
+        frozen=("backbone",),
+        seed=9,
+    ),
     precision="bf16",
     device="cpu",
+    test_batch_size=32,
+    shot_groups="paper",
+    feature_cache=Path("features"),
     init=Path("runs/first"),
     table="a table",
     row="a row",
@@ -38,6 +47,12 @@ def test_a_value_in_every_field_that_is_not_the_default_survives_json():
     for field in fields(RECIPE):
         assert getattr(RECIPE, field.name) != field.default
     assert from_json(Recipe, json.loads(json.dumps(to_json(RECIPE)))) == RECIPE
+
+
+def test_a_loss_within_a_loss_survives_json():
+    distillation = Distillation(SoftmaxEql(prior_power=0.5), weight=0.2, temperature=2.0, power=0.7)
+    recipe = replace(RECIPE, method=replace(RECIPE.method, loss=distillation), feature_cache=None)
+    assert from_json(Recipe, json.loads(json.dumps(to_json(recipe)))) == recipe
 
 
 def test_a_recipe_runs_in_single_precision_on_what_there_is_and_is_no_row_unless_it_says_so():

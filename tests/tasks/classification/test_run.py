@@ -10,10 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from equigrad.engine import Schedule
+from equigrad.engine.checkpoint import load_weights
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.tasks.classification.data import GlyphImages
+from equigrad.tasks.classification.run import build_model, evaluate, evaluate_model
 from running import load, train
 
 NAME = "tiny:softmax_eql"
@@ -84,3 +87,59 @@ def test_two_processes_evaluate_each_image_once_and_as_one_process_does(tmp_path
             np.testing.assert_allclose(shared_predictions[name], expected, atol=1e-6)
         else:
             np.testing.assert_array_equal(shared_predictions[name], expected)
+
+
+def test_groups_have_the_limits_that_the_recipe_names():
+    recipe = load(NAME, ["data.num_classes=3", "data.max_count=100", "data.imbalance_factor=25", "data.test_count=2"])
+    train_set, test_set = recipe.data.load()
+    assert train_set.category_counts.tolist() == [100, 20, 4]
+    model = build_model(recipe, train_set.category_counts).eval()
+    for shot_groups, names in (("code", {"Medium", "Few"}), ("paper", {"Many", "Few"})):
+        metrics = evaluate_model(replace(recipe, shot_groups=shot_groups), model, train_set, test_set).metrics
+        assert {name for name in ("Many", "Medium", "Few") if not np.isnan(metrics.get(name, np.nan))} == names
+
+
+def cached(folder, *settings):
+    frozen = ["training.frozen=backbone", f"feature_cache={folder}"]
+    return load(NAME, [*SETTINGS, *frozen, *settings])
+
+
+def test_a_run_on_cached_features_is_evaluated_on_images_alike(tmp_path):
+    recipe = cached(tmp_path / "features")
+    train(recipe, tmp_path / "run")
+    trained, predicted = results(tmp_path / "run")
+    evaluate(recipe, tmp_path / "run")
+    evaluated, again = results(tmp_path / "run")
+    assert evaluated["result"] == pytest.approx(trained["result"], abs=1e-5)
+    assert again["paths"].tolist() == predicted["paths"].tolist()
+
+
+def test_runs_share_the_features_of_a_frozen_backbone(tmp_path):
+    train(cached(tmp_path / "features"), tmp_path / "first")
+    written = {file: file.stat().st_mtime_ns for file in (tmp_path / "features").iterdir()}
+    assert len(written) == 2  # of training and of test images
+    train(cached(tmp_path / "features", "method.loss.prior_power=0.5"), tmp_path / "second")
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "features").iterdir()} == written
+
+
+def test_only_what_follows_cached_features_is_trained(tmp_path):
+    recipe = cached(tmp_path / "features")
+    torch.manual_seed(0)
+    train(recipe, tmp_path / "short")
+    longer = replace(recipe, training=replace(recipe.training, schedule=Schedule(epochs=2)))
+    train(longer, tmp_path / "long")
+    short, long = load_weights(tmp_path / "short"), load_weights(tmp_path / "long")
+    changed = {name.partition(".")[0] for name in short if not torch.equal(short[name], long[name])}
+    assert changed == {"classifier", "classification_loss"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["training.frozen="], "--set training.frozen=backbone"),
+        (["backbone=ResNet"], "a frozen backbone needs weights: --set backbone.weights=FILE"),
+    ],
+)
+def test_cached_features_need_a_backbone_that_is_frozen_and_has_weights(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        train(cached(tmp_path / "features", *settings), tmp_path / "run")

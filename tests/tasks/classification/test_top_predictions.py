@@ -43,8 +43,8 @@ def test_shares_of_several_ranks_are_joined_in_the_order_of_the_test_set(monkeyp
     ranks = [added(list(range(rank, NUM_IMAGES, num_ranks))) for rank in range(num_ranks)]
     # What the ranks send each other.
     batches = [rank._batches for rank in ranks]
-    monkeypatch.setattr(top_predictions, "gather_objects", lambda fabric, value: batches)
-    joined, alone = ranks[0].gathered(fabric=object()), added(list(range(NUM_IMAGES))).gathered()
+    monkeypatch.setattr(top_predictions, "gather_objects", lambda value: batches)
+    joined, alone = ranks[0].gathered(), added(list(range(NUM_IMAGES))).gathered()
     assert joined["paths"].tolist() == [f"{index}.png" for index in range(NUM_IMAGES)]
     assert joined["labels"].tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert set(joined) == {"paths", "labels", "top", "scores"}

@@ -1,10 +1,13 @@
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from equigrad.tasks.detection.data import CocoFiles, GlyphObjects, OpenImages
 from equigrad.tasks.smoke_test.generated_objects import write_openimages
+from images_on_disk import zip_folder
 from small_detection_data import CATEGORIES, TRAIN, annotated, write_small_data
 
 PAN = {"id": 2, "name": "pan", "frequency": "r"}
@@ -31,7 +34,7 @@ def test_both_files_are_read_and_test_images_have_their_annotations(root):
     image, target = sets.test[2]
     assert tuple(image.shape) == (3, 40, 60)
     assert target["labels"].tolist() == [0, 1, 2]
-    assert sets.train[5][1]["masks"].sum((1, 2)).tolist() == [15**2, 16**2, 17**2]
+    assert sets.train[5][1]["masks"].dense().sum((1, 2)).tolist() == [15**2, 16**2, 17**2]
 
 
 def test_images_without_annotation_are_trained_on_unless_told_otherwise(root):
@@ -46,6 +49,15 @@ def test_test_images_may_lie_elsewhere(root):
     elsewhere.mkdir()
     (root / "test").rename(elsewhere / "test")
     assert files(root, test_images=elsewhere).load(with_masks=False).test[0]
+
+
+def test_images_may_be_a_folder_of_an_archive_which_the_message_names(root):
+    archive = zip_folder(root, root / "all.zip")
+    assert files(root, images=archive / "images").load(with_masks=False).train[0]
+    with pytest.raises(
+        FileNotFoundError, match=r"no such image; the images are in .*all\.zip/images, name that instead"
+    ):
+        files(root, images=archive).load(with_masks=False)
 
 
 @pytest.mark.parametrize("field", ["train", "test", "images", "test_images"])
@@ -120,6 +132,19 @@ def test_the_benchmark_decides_the_rules(root, tmp_path):
     assert names == {"lvis": "lvis", "coco": "coco", None: None}
 
 
+def test_a_part_of_the_test_images_is_the_same_each_time_and_keeps_the_federated_rules(root, tmp_path):
+    sets = files(root).load(with_masks=False)
+    part = sets.minival(3)
+    assert part.tolist() == files(root).load(with_masks=False).minival(3).tolist()
+    assert len(set(part.tolist())) == 3
+    annotations = sets.evaluator(tmp_path, ("bbox",), part).annotations
+    whole = sets.test.data
+    assert annotations.image_ids.tolist() == whole.image_ids[part].tolist()
+    assert [annotations.negative[row].tolist() for row in range(3)] == [whole.negative[row].tolist() for row in part]
+    assert sets.minival(5) is None  # there are no more
+    assert sets.minival(None) is None
+
+
 def test_glyph_objects_are_drawn_once_and_in_their_numbers(tmp_path):
     data = GlyphObjects(tmp_path / "glyphs", num_classes=6, max_count=12, test_count=2, image_size=64)
     first = data.load(with_masks=True)
@@ -152,12 +177,20 @@ def openimages(tmp_path_factory):
     return OpenImages(root, root / "images")
 
 
-def test_a_training_box_of_openimages_counts_for_the_ancestors_of_its_category(openimages, tmp_path):
+def test_openimages_is_trained_on_the_boxes_as_published(openimages, tmp_path):
     sets = openimages.load(with_masks=False)
     assert sets.train.data.num_classes == 500
-    assert sets.train.data.instance_counts[:3].tolist() == [20, 1, 1]  # the first is above the next 19
+    assert sets.train.data.instance_counts[:3].tolist() == [1, 1, 1]
     evaluator = sets.evaluator(tmp_path, ("bbox",))
     assert list(evaluator.groups) == ["AP1", "AP2", "AP3", "AP4", "AP5"]
+
+
+def test_boxes_of_ancestors_are_trained_on_if_asked_for_and_never_make_the_groups(openimages, tmp_path):
+    expanded = replace(openimages, expand_boxes=True).load(with_masks=False)
+    assert expanded.train.data.instance_counts[:3].tolist() == [20, 1, 1]  # the first is above the next 19
+    plain = openimages.load(with_masks=False)
+    groups = [sets.evaluator(tmp_path, ("bbox",)).groups for sets in (expanded, plain)]
+    assert all(np.array_equal(groups[0][name], groups[1][name]) for name in groups[0])
 
 
 def test_openimages_has_no_masks_and_says_what_is_missing(openimages, tmp_path):

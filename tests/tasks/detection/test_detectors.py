@@ -16,6 +16,7 @@ from equigrad.models.detection.one_stage.paa import paa
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
 from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.roi_pooling import AlignedRoIPool
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.models.detection.two_stage.second_stages import CLASSIFIER
 from equigrad.recipes.methods import one_stage, two_stage
@@ -144,10 +145,20 @@ def test_a_classifier_has_the_columns_and_the_prior_of_its_method(name):
     model = small_rcnn(method)
     layer = model.get_submodule(CLASSIFIER)
     assert layer.out_features == method.scores.build(COUNTS).num_logits(4)
-    expected = 0.5 if method.classifier.prior is None else method.classifier.prior  # a bias of 0
+    prior = getattr(method.classifier, "prior", None)  # a cosine classifier has none
+    expected = 0.5 if prior is None else prior  # a bias of 0
     assert_close(layer.bias.sigmoid(), torch.full_like(layer.bias, expected))
     assert model.roi_heads.background_column == (4 if method.has_background_column else None)
     assert model.roi_heads.divide_by_rois == method.divide_by_rois
+
+
+def test_boxes_are_learnt_by_the_loss_and_pooled_by_the_alignment_that_are_set():
+    plain, released = small_rcnn(), small_rcnn(aligned=True, box_loss="l1", with_masks=True, num_mask_channels=8)
+    assert (plain.roi_heads.box_beta, plain.rpn.box_beta) == (1 / 9, 1 / 9)
+    assert (released.roi_heads.box_beta, released.rpn.box_beta) == (0, 0)
+    assert not isinstance(plain.roi_heads.box_roi_pool, AlignedRoIPool)
+    assert isinstance(released.roi_heads.box_roi_pool, AlignedRoIPool)
+    assert isinstance(released.roi_heads.mask_branch.roi_pool, AlignedRoIPool)
 
 
 def test_rois_proposals_and_anchors_are_as_set():

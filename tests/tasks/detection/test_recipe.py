@@ -23,14 +23,27 @@ RECIPE = DetectionRecipe(
         Path("a.json"), None, Path("photos.zip"), Path("others"), test_share=0.3, keep_empty=False, benchmark="lvis"
     ),
     preprocessing=Mosaics(320, (256, 320), num_strong_epochs=7, mixup=False),
-    backbone=ResNetPyramid(101, "mine.pth", extra="pool", extra_relu=False),
-    detector=RCNN(True, True, 64, 32, 1, 4, 100, RoISampler(128, 0.5, 0.6)),
+    backbone=ResNetPyramid(101, "mine.pth", extra="pool", extra_relu=False, norm_eps=0.0, fpn_batch_norm=True),
+    detector=RCNN(
+        with_masks=True,
+        class_agnostic=True,
+        num_features=64,
+        num_mask_channels=32,
+        sampling_ratio=1,
+        aligned=True,
+        box_loss="l1",
+        anchor_scale=4,
+        num_proposals=100,
+        rois=RoISampler(128, 0.5, 0.6),
+        version=2,
+    ),
     method=two_stage.SEESAW_COSINE,
     training=TRAINING,
     sampler="class_balanced",
     repeat_threshold=0.01,
     second_stage=NewScales(),
     init=Path("runs/first"),
+    check_images=7,
     test_batch_size=4,
     precision="bf16",
     device="cpu",
@@ -67,11 +80,8 @@ def test_a_two_stage_detector_refuses_a_method_of_anchors():
         replace(ONE_STAGE, detector=RCNN())
 
 
-def test_a_run_to_start_from_is_refused_without_a_second_stage():
-    with pytest.raises(ValueError, match="init is for methods with a second stage, such as crt"):
-        replace(ONE_STAGE, init=Path("runs/first"))
-    with pytest.raises(ValueError, match="--set init=runs/first: init is for methods with a second stage"):
-        override(ONE_STAGE, ["init=runs/first"])
+def test_any_recipe_may_start_from_a_run_or_file():
+    assert override(ONE_STAGE, ["init=runs/first"]).init == Path("runs/first")
 
 
 def test_a_second_stage_may_be_told_its_run_later():

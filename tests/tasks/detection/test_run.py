@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import signal
 from dataclasses import replace
@@ -126,6 +127,18 @@ def test_a_detector_from_recipe_to_folder(settings, tmp_path):
         assert {array.shape[-1] for name, array in history.items() if name != "steps"} == {4}
 
 
+def test_a_part_of_the_test_set_is_evaluated_while_the_whole_waits_for_the_end(settings, tmp_path):
+    named = load_recipe(SMALL, [*settings, "check_images=2", "training.evaluate_every=1", "training.schedule.epochs=2"])
+    train(named.recipe, tmp_path, source=named.source())
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    checked = [line for line in lines if "check" in line]
+    assert [line["epoch"] for line in checked] == [1, 2]
+    assert ["evaluation" in line for line in checked] == [False, True]
+    assert checked[-1]["evaluation"] == evaluation_of(tmp_path)["result"]
+    assert finished_images(tmp_path / "predictions").tolist() == [10, 11, 12, 13, 14]
+    assert "a part of the test set was evaluated: AP " in (tmp_path / "report.html").read_text()
+
+
 def test_a_stopped_run_goes_on_and_ends_with_the_weights_of_one_that_was_not(settings, tmp_path):
     recipe = load(SMALL, settings)
     train(recipe, tmp_path / "whole")
@@ -202,7 +215,7 @@ def test_weights_of_other_categories_are_refused(settings, tmp_path):
 
 def test_a_second_stage_without_a_first_is_refused(settings):
     recipe = replace(load(SMALL, settings), second_stage=NewClassifier())
-    with pytest.raises(EngineError, match="give its folder with --set init=RUN"):
+    with pytest.raises(EngineError, match="give its folder with --init RUN"):
         build_model(recipe, TrainedCategories.of(recipe.data.load(with_masks=False).train.data))
 
 
@@ -224,6 +237,21 @@ def test_a_run_on_openimages_has_ap_of_five_groups(tmp_path, expand, ap):
     assert evaluation["result"]["AP"] == pytest.approx(ap)
     assert len(evaluation["categories"]) == 500
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def evaluate_in_own_folder(root):
+    os.chdir(root / os.environ["RANK"])
+    return main(["evaluate", "run", "--recipe", KNOWN, "--batch-size", "2"])
+
+
+def test_processes_without_a_common_folder_evaluate_as_one_process_does(finished, tmp_path):
+    for rank in ("0", "1"):
+        shutil.copytree(finished, tmp_path / rank / "run")
+        (tmp_path / rank / "run" / "evaluation.json").unlink()
+    run_as_torchrun(evaluate_in_own_folder, tmp_path, output=tmp_path / "output.txt")
+    assert evaluation_of(tmp_path / "0" / "run") == evaluation_of(finished)
+    assert finished_images(tmp_path / "0" / "run" / "predictions").tolist() == [10, 11, 12, 13, 14]
+    assert not (tmp_path / "1" / "run" / "evaluation.json").exists()
 
 
 def test_two_processes_test_each_image_once_and_as_one_process_does(finished, settings, tmp_path):

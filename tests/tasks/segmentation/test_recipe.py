@@ -33,9 +33,11 @@ RECIPE = SegmentationRecipe(
     auxiliary="method",
     loss_at="tiles",
     window=300,
+    test_batch_size=2,
     keeps_label_maps=True,
     precision="fp16",
     device="cuda",
+    init=Path("runs/first"),
     table="a table",
     row="a row",
 )

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from equigrad.cli import main
+from equigrad.data.images.sources import ImageSource
 from equigrad.engine import EngineError, Schedule
 from equigrad.engine.statistics_history import find_statistics
 from equigrad.models.segmentation.sliding_window import SlidingWindow, WholeImage
@@ -108,17 +109,18 @@ def test_a_prediction_is_an_overlay_and_a_line_with_the_largest_categories(finis
     recipe = recipe_of_run(finished)
     _, test_set = recipe.data.load()
     image = test_set.data.read_image(0).resize((90, 70))
-    predicted = predictor(recipe, finished)(image)
-    assert predicted.picture.width > 400
-    assert "background " in predicted.line
-    assert " %" in predicted.line
+    (predicted,) = predictor(recipe, finished)([ImageSource(pixels=image)])
+    assert predicted.draw().width > 400
+    assert "background " in predicted.summary
+    assert " %" in predicted.summary
 
 
 def test_an_interrupted_run_predicts_too(tmp_path):
     folder, recipe = tmp_path / "run", load(NAME, SETTINGS)
     assert train(replace(recipe, data=StoppingScenes(recipe.data)), folder).interrupted
     assert not any((folder / file).exists() for file in RESULTS)
-    assert predictor(recipe, folder)(Image.new("RGB", (64, 64))).line
+    (predicted,) = predictor(recipe, folder)([ImageSource(pixels=Image.new("RGB", (64, 64)))])
+    assert predicted.label_map.shape == (64, 64)
 
 
 def test_a_stopped_run_has_no_results_and_a_resumed_one_has(tmp_path):
@@ -178,6 +180,19 @@ def test_weights_of_another_recipe_are_refused(finished):
     recipe = recipe_of_run(finished)
     with pytest.raises(EngineError, match="does not fit its recipe: size mismatch for classification_loss"):
         trained_model(recipe, np.array([5, 4, 3]), finished)
+
+
+def test_two_processes_evaluate_a_run_in_batches_as_one_process_does(finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    shutil.rmtree(folder / "predictions")
+    line = ["evaluate", str(folder), "--workers", "1", "--batch-size", "2"]
+    assert run_as_torchrun(main, line, output=tmp_path / "output.txt").count("aAcc") == 1
+    (evaluation, predictions), (shared, shared_predictions) = results(finished), results(folder)
+    assert shared["result"] == pytest.approx(evaluation["result"], abs=1e-3)
+    assert shared_predictions["confusion"].sum() == predictions["confusion"].sum()
+    maps = [sorted(file.name for file in (run / "predictions/label_maps").iterdir()) for run in (finished, folder)]
+    assert maps[0] == maps[1]
 
 
 def test_two_processes_evaluate_each_image_once_and_as_one_process_does(finished, tmp_path):

@@ -115,7 +115,7 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch, capsys):
         "    return replace(tiny.ce(), data=Images())\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["recipes", "--check", "stopping_recipes:stopping", "tiny:ce"]) == 1
+    assert main(["recipes", "--check", "stopping_recipes:stopping", "tiny:ce"]) == 3
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "equigrad: interrupted\n"

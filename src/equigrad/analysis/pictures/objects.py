@@ -3,6 +3,7 @@
 draw_objects(image, [DetectedObject("cup", 0.91, "common", (20, 30, 80, 90))])
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.analysis.pictures.label_layout import Box, LabelLayout, Size
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS, draw_legend, scaled
 from equigrad.analysis.pictures.text import fitted, font
 
@@ -17,14 +19,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom
-Size = tuple[int, int]  # width, height
-
 GROUPS = ("frequent", "common", "rare")
 """In the order of drawing: later groups are on top, and within a group small objects are on top of large ones."""
 
 _IMAGE_SIZE = 1536  # longer side of the shown image, at most
 _LEAST_SIZE = (24, 4)  # width and height in text sizes: even the narrowest image has room for legend and labels
+_LEAST_TEXT = 9  # pixels
 _OPACITY = 0.35  # of masks
 
 
@@ -56,7 +56,7 @@ def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
         # A white edge makes the line visible on any colour, also on a mask of its own group.
         draw.rectangle((box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1), outline="white", width=line_width + 2)
         draw.rectangle(box, outline=GROUP_COLOURS[found.group], width=line_width)
-    _draw_names(draw, ordered, boxes, area, text_size)
+    _draw_names(draw, ordered, boxes, area, min(text_size, _label_size(len(objects), area)))
     counts = Counter(found.group for found in objects)
     legend = {group: f"{group} {counts[group]}" for group in GROUPS}
     draw_legend(draw, legend, (text_size // 2, area[1] + text_size // 3), text_size)
@@ -77,19 +77,26 @@ def _scaled_box(box: Box, size: Size, shown: Size) -> Box:
 
 def _tint(shown: "Image", objects: Sequence[DetectedObject]) -> None:
     """Fill the masks with the translucent colour of their group, and draw their borders."""
-    from PIL import Image, ImageChops, ImageFilter, ImageOps
+    from PIL import Image
 
     for found in objects:
         if found.mask is None:
             continue
-        mask = Image.fromarray(found.mask.astype(np.uint8) * 255).resize(shown.size, Image.Resampling.NEAREST)
+        mask = Image.fromarray(found.mask).resize(shown.size, Image.Resampling.NEAREST)
         window = mask.getbbox()
         if window is None:
             continue
-        corner, inside = (window[0] - 1, window[1] - 1), ImageOps.expand(mask.crop(window), 1)
-        border = ImageChops.subtract(inside, inside.filter(ImageFilter.MinFilter(3)))
-        shown.paste(GROUP_COLOURS[found.group], corner, inside.point(lambda value: value * _OPACITY))
-        shown.paste(GROUP_COLOURS[found.group], corner, border)
+        inside = np.asarray(mask.crop(window))
+        opacity = np.where(_border(inside), 255, np.uint8(255 * _OPACITY) * inside).astype(np.uint8)
+        shown.paste(GROUP_COLOURS[found.group], window[:2], Image.fromarray(opacity))
+
+
+def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Pixels of a mask (H, W) beside one, also a diagonal one, that is not of it."""
+    padded = np.pad(mask, 1)
+    columns = padded[:, :-2] & padded[:, 1:-1] & padded[:, 2:]
+    surrounded: NDArray[np.bool_] = columns[:-2] & columns[1:-1] & columns[2:]
+    return mask & ~surrounded
 
 
 def _draw_names(
@@ -97,48 +104,28 @@ def _draw_names(
 ) -> None:
     """A label for each object. Positions are chosen from the last object to the first: rare and small ones first."""
     texts = [_label(found, area[0] // 2, text_size) for found in objects]
-    height = text_size * 4 // 3
+    layout = LabelLayout(area, text_size * 4 // 3)
     positions: list[Box] = []
     for text, box in zip(reversed(texts), reversed(boxes), strict=True):
-        width = round(font(text_size).getlength(text)) + text_size // 2
-        positions.append(label_position((width, height), box, positions, area))
+        width = round(font(text, text_size).getlength(text)) + text_size // 2
+        positions.append(layout.place(width, box))
     for found, text, box, position in zip(objects, texts, boxes, reversed(positions), strict=True):
         colour = GROUP_COLOURS[found.group]
         draw.line(_shortest_link(box, position), fill=colour, width=2)
         draw.rectangle((position[0], position[1], position[2] - 1, position[3] - 1), fill=colour, outline="white")
         middle = (position[0] + text_size // 4, (position[1] + position[3]) // 2)
-        draw.text(middle, text, fill="white", font=font(text_size), anchor="lm")
+        draw.text(middle, text, fill="white", font=font(text, text_size), anchor="lm")
+
+
+def _label_size(num_objects: int, area: Size) -> int:
+    """The text size at which all labels together cover a quarter of the picture; smaller text cannot be read."""
+    label_area = 8 * 4 / 3  # of a usual name and its score, in squares of the text size
+    return max(round(math.sqrt(area[0] * area[1] / 4 / label_area / max(num_objects, 1))), _LEAST_TEXT)
 
 
 def _label(found: DetectedObject, width: int, text_size: int) -> str:
     score = f" {found.score:.2f}"
-    return fitted(found.name, width - font(text_size).getlength(score), text_size) + score
-
-
-def label_position(size: Size, box: Box, taken: Sequence[Box], area: Size) -> Box:
-    """The position that overlaps other labels least, then is nearest to its box, then to the box's upper left corner.
-
-    Args:
-        size: width and height of the label.
-        box: the box that the label belongs to.
-        taken: positions of other labels.
-        area: width and height that the label must stay in.
-    """
-    (width, height), (x1, y1, x2, y2) = size, box
-    most_left, most_top = max(area[0] - width, 0), max(area[1] - height, 0)
-    across = np.array([x1, x2 + 1 - width, *range(0, most_left + 1, height)]).clip(0, most_left)
-    down = np.array([y1 - height, y1, y2 + 1, *range(0, most_top + 1, max(height // 2, 1))]).clip(0, most_top)
-    left, top = (values.ravel() for values in np.meshgrid(across, down))
-    right, bottom = left + width, top + height
-    covered = np.zeros(len(left))
-    for other in taken:
-        shared_width = np.minimum(right, other[2]) - np.maximum(left, other[0])
-        shared_height = np.minimum(bottom, other[3]) - np.maximum(top, other[1])
-        covered += shared_width.clip(0) * shared_height.clip(0)
-    gap = np.maximum(left - x2, x1 - right).clip(0) + np.maximum(top - y2, y1 - bottom).clip(0)
-    distance = np.abs(left - x1) + np.abs(bottom - y1)
-    best = np.lexsort((distance, gap, covered))[0]
-    return (int(left[best]), int(top[best]), int(right[best]), int(bottom[best]))
+    return fitted(found.name, width - font(score, text_size).getlength(score), text_size) + score
 
 
 def _shortest_link(box: Box, label: Box) -> Box:

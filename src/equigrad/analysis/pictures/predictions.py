@@ -29,13 +29,6 @@ class RankedLabel(NamedTuple):
     group: str  # by training count, one of `GROUP_COLOURS`
 
 
-class PredictedImage(NamedTuple):
-    """What `equigrad predict` writes and prints for an image."""
-
-    picture: "Image"
-    line: str
-
-
 def draw_labels(image: "Image", labels: Sequence[RankedLabel]) -> "Image":
     """The image with its best categories beside it, best first: names, scores and bars in the colour of the group."""
     from PIL import Image, ImageDraw
@@ -81,17 +74,17 @@ def draw_legend(draw: "ImageDraw", entries: Mapping[str, str], corner: tuple[int
     side, gap = size * 4 // 5, size // 4
     for group, text in entries.items():
         draw.rectangle((left, top + gap, left + side, top + gap + side), fill=GROUP_COLOURS[group])
-        draw.text((left + side + 2 * gap, top), text, fill=_TEXT, font=font(size))
-        left += side + 2 * gap + round(font(size).getlength(text)) + size
+        draw.text((left + side + 2 * gap, top), text, fill=_TEXT, font=font(text, size))
+        left += side + 2 * gap + round(font(text, size).getlength(text)) + size
 
 
 def _draw_label(draw: "ImageDraw", label: RankedLabel, left: int, top: int) -> None:
     colour, right = GROUP_COLOURS[label.group], left + _PANEL_WIDTH
     score = f"{100 * label.score:.1f} %"
-    score_width = font(18).getlength(score)
+    score_width = font(score, 18).getlength(score)
     name = fitted(label.name, _PANEL_WIDTH - score_width - _MARGIN, 18)
-    draw.text((left, top), name, fill=colour, font=font(18))
-    draw.text((right - score_width, top), score, fill=_TEXT, font=font(18))
+    draw.text((left, top), name, fill=colour, font=font(name, 18))
+    draw.text((right - score_width, top), score, fill=_TEXT, font=font(score, 18))
     bar = (left, top + 28, right, top + 38)
     draw.rounded_rectangle(bar, radius=4, fill=_TRACK)
     width = round(_PANEL_WIDTH * min(max(label.score, 0.0), 1.0))

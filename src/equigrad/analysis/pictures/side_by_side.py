@@ -24,7 +24,7 @@ def side_by_side(headings: Sequence[str], pictures: Sequence["Image"]) -> "Image
     left = 0
     for heading, picture in zip(headings, pictures, strict=True):
         text = fitted(heading, picture.width, text_size)
-        draw.text((left, heading_height // 2), text, fill="#111827", font=font(text_size), anchor="lm")
+        draw.text((left, heading_height // 2), text, fill="#111827", font=font(text, text_size), anchor="lm")
         canvas.paste(picture, (left, heading_height))
         left += picture.width + _MARGIN
     return canvas

@@ -6,7 +6,10 @@ from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:  # what editors and type checkers see
     from equigrad.data.detection.batches import collate_detection as collate_detection
-    from equigrad.data.detection.checks import check_detection as check_detection
+    from equigrad.data.detection.checks import (
+        check_detection as check_detection,
+        check_test_set as check_test_set,
+    )
     from equigrad.data.detection.data import Categories as Categories, DetectionData as DetectionData
     from equigrad.data.detection.dataset import DetectionDataset as DetectionDataset
     from equigrad.data.detection.formats.coco_json import read_coco as read_coco, write_coco as write_coco
@@ -15,7 +18,9 @@ if TYPE_CHECKING:  # what editors and type checkers see
         read_openimages as read_openimages,
     )
     from equigrad.data.detection.formats.voc import convert_voc as convert_voc
+    from equigrad.data.detection.formats.voc_writing import write_voc as write_voc
     from equigrad.data.detection.formats.yolo import convert_yolo as convert_yolo
+    from equigrad.data.detection.formats.yolo_writing import write_yolo as write_yolo
     from equigrad.data.detection.geometry import boxes_to_original as boxes_to_original
     from equigrad.data.detection.mosaic import yolox_train as yolox_train
     from equigrad.data.detection.stats import DetectionStats as DetectionStats, detection_stats as detection_stats
@@ -30,13 +35,15 @@ else:
         __name__,
         {
             "batches": ["collate_detection"],
-            "checks": ["check_detection"],
+            "checks": ["check_detection", "check_test_set"],
             "data": ["Categories", "DetectionData"],
             "dataset": ["DetectionDataset"],
             "formats.coco_json": ["read_coco", "write_coco"],
             "formats.openimages": ["OpenImagesData", "read_openimages"],
             "formats.voc": ["convert_voc"],
+            "formats.voc_writing": ["write_voc"],
             "formats.yolo": ["convert_yolo"],
+            "formats.yolo_writing": ["write_yolo"],
             "geometry": ["boxes_to_original"],
             "mosaic": ["yolox_train"],
             "stats": ["DetectionStats", "detection_stats"],

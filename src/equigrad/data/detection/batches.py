@@ -38,7 +38,7 @@ def collate_detection(items: Sequence[Item], stride: int = 32, *, fill: int | Se
 def _plain(name: str, value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    if name == "masks":
+    if name == "masks":  # dense
         return ObjectMasks.of(value.as_subclass(Tensor))
     # A view would send its whole storage from the worker to the training process.
     return value.as_subclass(Tensor).clone()

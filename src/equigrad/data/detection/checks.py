@@ -6,12 +6,17 @@ for finding in check_detection("train.json", "images"):
 
 import os
 
+import numpy as np
+
+from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_annotation_checks import check_annotations
-from equigrad.data.detection.formats.coco_paths import without_folders
+from equigrad.data.detection.formats.coco_paths import existing_paths, nearby, without_folders
 from equigrad.data.detection.formats.coco_record_checks import CategoryFacts, ImageFacts, check_categories, check_images
 from equigrad.data.detection.formats.coco_text import open_coco
 from equigrad.data.findings import Finding
+from equigrad.data.images.checks import check_coverage, check_overlap
+from equigrad.data.images.lists import ImageList
 from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.images.stores import ImageStore, open_store
 
@@ -48,6 +53,9 @@ def _check_use(found: FindingCollector, images: dict[int, ImageFacts], categorie
     for category_id, category in categories.items():
         if category.num_annotations == 0:
             found.add("categories without annotation", f"category {category_id}: {category.name:.60}")
+    if len(categories) == 1:
+        (category,) = categories.values()
+        found.add("a single category", f"{category.name:.60}: there is no tail that a loss could balance")
 
 
 def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
@@ -57,10 +65,11 @@ def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, I
         # The store may be the folder of a single split.
         names = without_folders(paths)
         paths = list(names) if names and any(store.size(name) is not None for name in names) else paths
+    missing = [path for path in paths if store.size(path) is None]
+    if missing:
+        found.add("missing image files", f"{store.name(missing[0])}{nearby(store, missing)}", len(missing))
     for path, image in zip(paths, facts, strict=True):
-        if store.size(path) is None:
-            found.add("missing image files", store.name(path))
-        else:
+        if store.size(path) is not None:
             _check_file(found, store, path, image, decode)
 
 
@@ -75,3 +84,38 @@ def _check_file(found: FindingCollector, store: ImageStore, path: str, image: Im
     if (height, width) != (image.height, image.width):
         case = f"{store.name(path)}: {height} x {width}, stated are {image.height} x {image.width}"
         found.add("image files of another size than stated", case)
+
+
+def check_test_set(
+    train: DetectionData,
+    test: DetectionData,
+    train_images: str | os.PathLike[str] | None = None,
+    test_images: str | os.PathLike[str] | None = None,
+    *,
+    by_content: bool = True,
+) -> list[Finding]:
+    """Find what makes a test set unfit for its training set: other categories, or none of some, and shared images.
+
+    Args:
+        train: what is trained on.
+        test: what it is tested on.
+        train_images: folder or `.zip` of the training images; None does not look for shared images.
+        test_images: that of the test images; None is the same.
+        by_content: also find renamed copies of images, which reads those of equal size.
+    """
+    if train.categories.names != test.categories.names or not np.array_equal(train.categories.ids, test.categories.ids):
+        case = f"{train.num_classes:,} in {train.source}, {test.num_classes:,} in {test.source}, by id and name"
+        return [Finding("error", f"{test.source}: other categories than in training", 1, case)]
+    tested = np.flatnonzero(test.instance_counts)
+    findings = check_coverage(test.source, train.categories.names, train.instance_counts, tested, "annotations")
+    if train_images is not None:
+        images = _image_list(train, train_images), _image_list(test, test_images or train_images)
+        findings += check_overlap(*images, by_content=by_content)
+    return findings
+
+
+def _image_list(data: DetectionData, images: str | os.PathLike[str]) -> ImageList:
+    """The images without their annotations."""
+    store = open_store(images)
+    paths = tuple(existing_paths(store, data.file_names))
+    return ImageList(store, paths, np.zeros(len(data), np.int64), data.categories.names, data.source)

@@ -9,13 +9,14 @@ There is no Python object for each annotation: forked workers share the arrays, 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.data.detection.masks import Rle, Segmentations, rle_to_mask, shape_to_rle
+from equigrad.data.detection.masks import Rle, Segmentations, rle_to_mask, rle_to_window, shape_to_rle
 from equigrad.data.frequency import Counts, Groups, lvis_split
+from equigrad.data.images.paths import inside
 
 LETTERS = {"r": "rare", "c": "common", "f": "frequent"}
 
@@ -47,13 +48,51 @@ class CategoryLists:
         return CategoryLists(*take_ranges(self.offsets, images, self.values))
 
 
+class StoredNames(Sequence[str]):
+    """Names of image files in one text: name i is `text[offsets[i] : offsets[i + 1]]`.
+
+    A million names take no memory of their own when the text is mapped from a file. That file may come from anybody,
+    so a name that would leave the folder of images is refused when it is asked for.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        self.text, self.offsets = text, offsets
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> "StoredNames":
+        """Join names."""
+        parts = [name.encode() for name in names]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(parts), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> "StoredNames": ...
+    def __getitem__(self, index: int | slice) -> "str | StoredNames":
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"name {index} of {len(self)}")
+        start, end = self.offsets[index % len(self) :][:2]
+        return inside(self.text[start:end].tobytes().decode(), "file_name")
+
+    def take(self, images: NDArray[np.int64]) -> "StoredNames":
+        """The names of the given images, in the given order."""
+        offsets, text = take_ranges(self.offsets, images, self.text)
+        return StoredNames(text, offsets)
+
+
 @dataclass(frozen=True, eq=False)
 class DetectionData:
     """I images and their M annotations, sorted by image; those of one image are in the order of the file."""
 
     source: str  # the annotation file, for messages
     image_ids: NDArray[np.int64]  # (I,)
-    file_names: tuple[str, ...]
+    file_names: Sequence[str]
     heights: NDArray[np.int32]  # (I,)
     widths: NDArray[np.int32]  # (I,)
     categories: Categories
@@ -87,7 +126,7 @@ class DetectionData:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @cached_property
-    def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def presence(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
         """Which image shows which category, as distinct pairs (P,) and (P,) by image, without crowds; for samplers."""
         counted = ~self.is_crowd
         pairs = np.unique(self.image_indices[counted] * self.num_classes + self.labels[counted])
@@ -114,9 +153,25 @@ class DetectionData:
     @cached_property
     def is_empty(self) -> NDArray[np.bool_]:
         """Which images have no annotation other than crowds, (I,)."""
-        counts = np.bincount(self.image_indices[~self.is_crowd], minlength=len(self))
-        empty: NDArray[np.bool_] = counts == 0
-        return empty
+        return ~self.any_in_images(~self.is_crowd)
+
+    @cached_property
+    def has_area(self) -> NDArray[np.bool_]:
+        """Which boxes have some area inside their image, (M,)."""
+        lengths = np.diff(self.offsets)
+        size = np.stack([np.repeat(side, lengths) for side in (self.widths, self.heights)], axis=1)
+        corners = self.boxes.reshape(-1, 2, 2)
+        extent = np.minimum(corners[:, 1], size) - np.maximum(corners[:, 0], 0)
+        positive: NDArray[np.bool_] = (extent[:, 0] > 0) & (extent[:, 1] > 0)
+        return positive
+
+    def any_in_images(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each image has any of the chosen annotations, flags (M,); (I,)."""
+        found = np.zeros(len(self), np.bool_)
+        has_some = np.diff(self.offsets) > 0
+        if has_some.any():  # the ranges of the others are empty, which reduceat does not know
+            found[has_some] = np.logical_or.reduceat(chosen, self.offsets[:-1][has_some])
+        return found
 
     def annotations_of(self, image: int) -> slice:
         """The range of annotations of an image."""
@@ -124,7 +179,7 @@ class DetectionData:
 
     def rle(self, annotation: int) -> Rle:
         """The mask of an annotation as compressed run lengths: `{"size": [h, w], "counts": bytes}`."""
-        image = int(self.image_indices[annotation])
+        image = int(np.searchsorted(self.offsets, annotation, side="right")) - 1
         try:
             if self.segmentations is None:
                 raise ValueError("segmentation: no annotation of the file has one")
@@ -137,6 +192,10 @@ class DetectionData:
         """The mask of an annotation, (H, W) of 0 and 1."""
         return rle_to_mask(self.rle(annotation))
 
+    def mask_window(self, annotation: int) -> tuple[int, int, NDArray[np.uint8]]:
+        """Left and top of the bounding box of an annotation's mask, and its pixels (h, w)."""
+        return rle_to_window(self.rle(annotation))
+
     def subset(self, images: NDArray[np.int64] | Sequence[int]) -> "DetectionData":
         """Some of the images, in the given order; all categories stay."""
         chosen = np.asarray(images, dtype=np.int64)
@@ -147,7 +206,7 @@ class DetectionData:
         return replace(
             self,
             image_ids=self.image_ids[chosen],
-            file_names=tuple(self.file_names[image] for image in chosen),
+            file_names=_taken(self.file_names, chosen),
             heights=self.heights[chosen],
             widths=self.widths[chosen],
             offsets=offsets,
@@ -165,6 +224,10 @@ class DetectionData:
             f"{self.source}: {len(self):,} images, {self.num_annotations:,} annotations, "
             f"{self.num_classes:,} categories ({groups})"
         )
+
+
+def _taken(names: Sequence[str], images: NDArray[np.int64]) -> Sequence[str]:
+    return names.take(images) if isinstance(names, StoredNames) else tuple(names[image] for image in images)
 
 
 def take_ranges(

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.formats.coco_paths import existing_paths
+from equigrad.data.detection.object_masks import ObjectMasks
 from equigrad.data.frequency import Counts
 from equigrad.data.images.stores import open_store
 
@@ -30,13 +30,15 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
     """Items `(image, target)`: the image is uint8 (3, H, W). Crowds and boxes without area are left out of targets.
 
     A target has `boxes` (K, 4) float32 XYXY, `labels` (K,) int64, `image_id`, `original_size` (H, W) and, if asked
-    for, `masks` (K, H, W) uint8.
+    for, `masks`: dense (K, H, W) uint8, or `ObjectMasks`.
 
     Args:
         data: images and annotations.
         images: folder or `.zip` with the images: the folder that holds the splits, or that of one split.
         transform: takes and gives `(image, target)`.
         with_masks: whether targets have masks.
+        dense_masks: masks as torchvision's transforms take them. Without, each stays inside the box of its object, in a
+            hundredth of the memory, and `transform` must be made of those of `equigrad.data.detection.transforms`.
         keep_empty: whether to keep images without any target. Detectors learn background from them, and in federated
             data they carry verified negatives.
     """
@@ -48,20 +50,23 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         transform: Transform | None = None,
         *,
         with_masks: bool = False,
+        dense_masks: bool = True,
         keep_empty: bool = True,
     ) -> None:
         if with_masks and data.segmentations is None:
             raise ValueError(f"{data.source}: with_masks needs annotations with a segmentation, but the file has none")
-        is_target = _is_target(data)
-        has_target = np.bincount(data.image_indices[is_target], minlength=len(data)) > 0
+        is_target = ~data.is_crowd & data.has_area
+        has_target = data.any_in_images(is_target)
         self._num_all, self._num_empty = len(data), int((~has_target).sum())
-        self._num_left_out = int((~is_target & ~data.is_crowd).sum())
+        self._num_left_out = int((~data.is_crowd & ~data.has_area).sum())
         self.data = data if keep_empty or not self._num_empty else data.subset(np.flatnonzero(has_target))
-        self.is_target = _is_target(self.data)  # (M,)
+        # Crowds are no targets, nor are boxes without area: box losses would divide by 0.
+        self.is_target = ~self.data.is_crowd & self.data.has_area  # (M,)
         self.store = open_store(images)
         self.paths = existing_paths(self.store, self.data.file_names)
         self.transform = transform
         self.with_masks = with_masks
+        self.dense_masks = dense_masks
         self.keep_empty = keep_empty
 
     @property
@@ -75,7 +80,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         return self.data.categories.names
 
     @property
-    def presence(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def presence(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
         """Which image shows which category, as distinct pairs (P,) and (P,); for samplers."""
         return self.data.presence
 
@@ -131,20 +136,6 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
             "original_size": size,
         }
         if self.with_masks:
-            target["masks"] = tv_tensors.Mask(self._masks(chosen, size))
+            masks = ObjectMasks.of_parts([self.data.mask_window(annotation) for annotation in chosen.tolist()], size)
+            target["masks"] = tv_tensors.Mask(masks.dense()) if self.dense_masks else masks
         return target
-
-    def _masks(self, annotations: NDArray[np.int64], size: tuple[int, int]) -> Tensor:
-        masks = np.zeros((len(annotations), *size), np.uint8)
-        for row, annotation in enumerate(annotations.tolist()):
-            masks[row] = self.data.mask(annotation)
-        return torch.from_numpy(masks)
-
-
-def _is_target(data: DetectionData) -> NDArray[np.bool_]:
-    """Which annotations are targets, (M,): no crowds, and some area inside the image, else box losses divide by 0."""
-    size = np.stack([data.widths, data.heights], axis=1)[data.image_indices]
-    corners = data.boxes.reshape(-1, 2, 2)
-    extent = np.minimum(corners[:, 1], size) - np.maximum(corners[:, 0], 0)
-    target: NDArray[np.bool_] = ~data.is_crowd & (extent > 0).all(axis=1)
-    return target

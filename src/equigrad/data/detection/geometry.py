@@ -1,28 +1,29 @@
 """Geometric operations that move an image and its objects together. Nothing here is random.
 
 An image is a `tv_tensors.Image` (3, H, W) of uint8. A target is a dictionary. Its tensors have one row for each object:
-`boxes` (K, 4) as x1, y1, x2, y2 from pixel edge to pixel edge, `labels` (K,), `masks` (K, H, W) of uint8 if there are
-masks, and any other field. `image_id`, `original_size`, `image_size` and all values that are not tensors describe the
-image.
+`boxes` (K, 4) as x1, y1, x2, y2 from pixel edge to pixel edge, `labels` (K,), `masks` if there are masks, and any other
+field. Masks are `ObjectMasks`, or dense (K, H, W) of uint8 for transforms of torchvision. `image_id`, `original_size`,
+`image_size` and all other values that are not tensors describe the image.
 
 `resize`, `place` and `affine` move all objects and drop none; `clip` cuts objects at the border of the canvas and drops
 those that are no longer visible.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
+from equigrad.data.detection.object_masks import ObjectMasks, Size
+
 Target = dict[str, Any]
 Item = tuple[Tensor, Target]
-Size = tuple[int, int]  # height, width
+Field = Tensor | ObjectMasks  # with a row for each object
 
 _OF_THE_IMAGE = {"image_id", "original_size", "image_size"}
 
@@ -32,15 +33,15 @@ def size_of(image: Tensor) -> Size:
     return image.shape[-2], image.shape[-1]
 
 
-def object_fields(target: Target) -> dict[str, Tensor]:
-    """The fields of a target that describe its objects: tensors with K rows."""
-    fields = {name: value for name, value in target.items() if isinstance(value, Tensor) and name not in _OF_THE_IMAGE}
+def object_fields(target: Target) -> dict[str, Field]:
+    """The fields of a target that describe its objects: K rows each."""
+    fields = {name: value for name, value in target.items() if isinstance(value, Field) and name not in _OF_THE_IMAGE}
     num_objects = len(fields["boxes"])
     for name, value in fields.items():
-        if value.ndim == 0 or len(value) != num_objects:
-            raise ValueError(
-                f"target field {name!r} must have a row for each of the {num_objects} boxes, got {tuple(value.shape)}"
-            )
+        is_scalar = isinstance(value, Tensor) and value.ndim == 0
+        if is_scalar or len(value) != num_objects:
+            found = tuple(value.shape) if isinstance(value, Tensor) else len(value)
+            raise ValueError(f"target field {name!r} must have a row for each of the {num_objects} boxes, got {found}")
     return fields
 
 
@@ -48,10 +49,14 @@ def select(target: Target, chosen: Tensor) -> Target:
     """The target with only the chosen objects; `chosen` is (K,) bool."""
     if bool(chosen.all()):
         return target
-    return target | {
-        name: tv_tensors.wrap(value.as_subclass(Tensor)[chosen], like=value)
-        for name, value in object_fields(target).items()
-    }
+    return target | {name: _selected(value, chosen) for name, value in object_fields(target).items()}
+
+
+def _selected(value: Field, chosen: Tensor) -> Field:
+    if isinstance(value, ObjectMasks):
+        return value.select(chosen)
+    wrapped: Tensor = tv_tensors.wrap(value.as_subclass(Tensor)[chosen], like=value)
+    return wrapped
 
 
 def join(targets: Sequence[Target]) -> Target:
@@ -60,10 +65,14 @@ def join(targets: Sequence[Target]) -> Target:
     for other in fields:
         if other.keys() != fields[0].keys():
             raise ValueError(f"targets to join must have the same fields, got {sorted(fields[0])} and {sorted(other)}")
-    return targets[0] | {
-        name: tv_tensors.wrap(torch.cat([other[name].as_subclass(Tensor) for other in fields]), like=value)
-        for name, value in fields[0].items()
-    }
+    return targets[0] | {name: _joined([other[name] for other in fields]) for name in fields[0]}
+
+
+def _joined(values: Sequence[Any]) -> Field:
+    if isinstance(values[0], ObjectMasks):
+        return ObjectMasks.joined(values)
+    wrapped: Tensor = tv_tensors.wrap(torch.cat([value.as_subclass(Tensor) for value in values]), like=values[0])
+    return wrapped
 
 
 def resize(image: Tensor, target: Target, size: Size) -> Item:
@@ -72,19 +81,16 @@ def resize(image: Tensor, target: Target, size: Size) -> Item:
     if size == old:
         return image, target
     factor = torch.tensor([size[1] / old[1], size[0] / old[0]]).repeat(2)
-    moved = _with_boxes(target, target["boxes"].as_subclass(Tensor) * factor, size)
-    if "masks" in target:
-        moved["masks"] = tv_tensors.Mask(resize_masks(target["masks"].as_subclass(Tensor), size))
+    boxes = target["boxes"].as_subclass(Tensor) * factor
+    moved = _moved(target, boxes, size, lambda masks: masks.resized(size))
     return functional.resize(image, list(size), antialias=True), moved
 
 
-def resize_masks(masks: Tensor, size: Size) -> Tensor:
-    """Resize masks (K, H, W) with the value of the nearest pixel centre."""
-    rows, columns = (
-        ((np.arange(new) + 0.5) * (old / new)).astype(np.intp) for new, old in zip(size, size_of(masks), strict=True)
-    )
-    # NumPy picks single bytes three times as fast as torch does.
-    return torch.from_numpy(masks.numpy().take(columns, axis=2).take(rows, axis=1))
+def mirror(image: Tensor, target: Target) -> Item:
+    """Exchange left and right."""
+    size = size_of(image)
+    moved = _moved(target, functional.horizontal_flip(target["boxes"]), size, ObjectMasks.mirrored)
+    return functional.horizontal_flip(image), moved
 
 
 def rescale(image: Tensor, target: Target, factor: float) -> Item:
@@ -114,13 +120,8 @@ def paste(canvas: Tensor, pixels: Tensor, top: int, left: int) -> None:
 
 def shift(target: Target, top: int, left: int, size: Size) -> Target:
     """Move the objects of an image whose corner goes to (top, left) of a canvas."""
-    moved = _with_boxes(target, target["boxes"].as_subclass(Tensor) + torch.tensor([left, top, left, top]), size)
-    if "masks" in target:
-        masks = target["masks"].as_subclass(Tensor)
-        canvas = masks.new_zeros((len(masks), *size))
-        paste(canvas, masks, top, left)
-        moved["masks"] = tv_tensors.Mask(canvas)
-    return moved
+    boxes = target["boxes"].as_subclass(Tensor) + torch.tensor([left, top, left, top])
+    return _moved(target, boxes, size, lambda masks: masks.shifted(top, left, size))
 
 
 def affine(image: Tensor, target: Target, matrix: Tensor, size: Size, fill: int = 0) -> Item:
@@ -134,9 +135,8 @@ def affine(image: Tensor, target: Target, matrix: Tensor, size: Size, fill: int 
         Image.Resampling.BILINEAR,
         fillcolor=(fill, fill, fill),
     )
-    moved = _with_boxes(target, _boxes_around_corners(target["boxes"].as_subclass(Tensor), matrix), size)
-    if "masks" in target:
-        moved["masks"] = tv_tensors.Mask(_warp_masks(target["masks"].as_subclass(Tensor), backward, size))
+    boxes = _boxes_around_corners(target["boxes"].as_subclass(Tensor), matrix)
+    moved = _moved(target, boxes, size, lambda masks: masks.warped(backward, size))
     return functional.to_image(warped), moved
 
 
@@ -144,17 +144,6 @@ def _boxes_around_corners(boxes: Tensor, matrix: Tensor) -> Tensor:
     corners = boxes.double()[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)  # (K, 4, 2)
     corners = corners @ matrix[:, :2].double().T + matrix[:, 2].double()
     return torch.cat([corners.amin(1), corners.amax(1)], dim=1).float()
-
-
-def _warp_masks(masks: Tensor, backward: Tensor, size: Size) -> Tensor:
-    """Masks (K, H, W) under an affine map: each pixel centre of the canvas looks up its source pixel; 0 outside."""
-    height, width = size_of(masks)
-    rows, columns = (torch.arange(length) + 0.5 for length in size)
-    x, y = (a * columns + b * rows[:, None] + c for a, b, c in backward.float())
-    is_inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    source = torch.where(is_inside, y.long() * width + x.long(), 0).flatten()
-    warped = torch.from_numpy(masks.flatten(1).numpy().take(source.numpy(), axis=1))
-    return warped.reshape(-1, *size).mul_(is_inside)
 
 
 def clip(
@@ -183,8 +172,7 @@ def clip(
     height, width = canvas
     boxes = before.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
     if "masks" in target:
-        masks = target["masks"].as_subclass(Tensor)
-        rest = tight_boxes(masks)
+        rest = _windows(target["masks"]).tight_boxes()
         is_cut = (boxes != before).any(1) | (rest[:, 2] == 0)
         boxes = rest if tight else torch.where(is_cut[:, None], rest, boxes)
     sides = boxes[:, 2:] - boxes[:, :2]
@@ -192,17 +180,6 @@ def clip(
     share = sides.prod(1) / (before[:, 2:] - before[:, :2]).prod(1).clamp(min=torch.finfo(boxes.dtype).tiny)
     kept = (shorter >= min_side) & (share >= min_share) & (longer <= max_aspect * shorter)
     return select(_with_boxes(target, boxes, canvas), kept)
-
-
-def tight_boxes(masks: Tensor) -> Tensor:
-    """Bounding boxes (K, 4) of masks (K, H, W); zeros for an empty mask."""
-    num_objects, height, width = masks.shape
-    if num_objects == 0:
-        return torch.zeros(0, 4)
-    columns, rows = (masks.amax(axis).gt(0).byte() for axis in (1, 2))  # (K, W), (K, H)
-    ends = [columns.argmax(1), rows.argmax(1), width - columns.flip(1).argmax(1), height - rows.flip(1).argmax(1)]
-    is_there = rows.amax(1) > 0
-    return torch.stack(ends, dim=1).float() * is_there[:, None]
 
 
 def boxes_to_original(boxes: Tensor, image_size: Tensor | Size, original_size: Tensor | Size) -> Tensor:
@@ -222,3 +199,17 @@ def boxes_to_original(boxes: Tensor, image_size: Tensor | Size, original_size: T
 
 def _with_boxes(target: Target, boxes: Tensor, size: Size) -> Target:
     return target | {"boxes": tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size)}
+
+
+def _moved(target: Target, boxes: Tensor, size: Size, move: Callable[[ObjectMasks], ObjectMasks]) -> Target:
+    """The target with other boxes and, if there are any, its masks moved; dense ones stay dense."""
+    moved = _with_boxes(target, boxes, size)
+    if "masks" in target:
+        masks = target["masks"]
+        result = move(_windows(masks))
+        moved["masks"] = result if isinstance(masks, ObjectMasks) else tv_tensors.Mask(result.dense())
+    return moved
+
+
+def _windows(masks: Field) -> ObjectMasks:
+    return masks if isinstance(masks, ObjectMasks) else ObjectMasks.of(masks.as_subclass(Tensor))

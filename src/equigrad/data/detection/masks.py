@@ -100,9 +100,31 @@ def shape_to_rle(shape: Shape, height: int, width: int) -> Rle:
 def rle_to_mask(rle: Rle) -> NDArray[np.uint8]:
     """The mask (H, W) of 0 and 1."""
     height, width = rle["size"]
+    return _drawn(decode_counts(rle["counts"]), 0, width, height)
+
+
+def rle_to_window(rle: Rle) -> tuple[int, int, NDArray[np.uint8]]:
+    """Left and top of the object's bounding box, and its pixels (h, w); what lies left and right is never drawn."""
+    height = rle["size"][0]
     counts = decode_counts(rle["counts"])
+    ends = counts.cumsum()
+    is_object = (np.arange(len(counts)) % 2 == 1) & (counts > 0)
+    if not is_object.any():
+        return 0, 0, np.zeros((0, 0), np.uint8)
+    objects = np.flatnonzero(is_object)
+    left, right = int(ends[objects[0] - 1] // height), int((ends[objects[-1]] - 1) // height) + 1
+    columns = _drawn(counts, left, right, height)
+    rows = np.flatnonzero(columns.any(1))
+    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    return left, top, columns[top:bottom]
+
+
+def _drawn(counts: NDArray[np.int64], left: int, right: int, height: int) -> NDArray[np.uint8]:
+    """The columns left … right - 1 of a mask, (H, right - left)."""
+    ends = np.clip(counts.cumsum(), left * height, right * height)
     values = (np.arange(len(counts)) % 2).astype(np.uint8)
-    return np.ascontiguousarray(np.repeat(values, counts).reshape(width, height).T)
+    pixels = np.repeat(values, np.diff(ends, prepend=left * height))
+    return np.ascontiguousarray(pixels.reshape(right - left, height).T)
 
 
 def check_polygons(polygons: list[list[float]]) -> None:

@@ -15,21 +15,23 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from equigrad.data.detection.geometry import (
     Item,
-    Size,
     clip,
     fitting_factor,
     join,
+    mirror,
     paste,
     place,
     rescale,
     shift,
     size_of,
 )
+from equigrad.data.detection.object_masks import Size
 from equigrad.data.detection.transformed_dataset import DetectionItems, TransformedDataset
 from equigrad.data.detection.transforms import (
     DetectionTransform,
     HSVJitter,
     RandomAffine,
+    RandomMirror,
     ResizeLongerSide,
 )
 from equigrad.data.random_numbers import happens, integer_below, uniform
@@ -61,7 +63,7 @@ def yolox_train(
         fill: value of pixels that no image covers.
     """
     square = (size, size)
-    finish = v2.Compose([HSVJitter(), v2.RandomHorizontalFlip(), ResizeLongerSide(sizes)])
+    finish = v2.Compose([HSVJitter(), RandomMirror(), ResizeLongerSide(sizes)])
     strong = MosaicDataset(dataset, square, RandomAffine(square, scale=scale, fill=fill), fill=fill)
     mixed = strong if mixup_scale is None else MixupDataset(strong, dataset, mixup_scale, fill=fill)
     return StrongThenPlain(
@@ -164,7 +166,7 @@ class MixupDataset:
         height, width = (round(side * scale) for side in size)  # of the padded image that YOLOX scales
         left = 0
         if happens(0.5):
-            image, target = v2.RandomHorizontalFlip(1.0)(image, target)
+            image, target = mirror(image, target)
             left = width - image.shape[-1]
         top, left = -integer_below(max(height - size[0], 0) + 1), left - integer_below(max(width - size[1], 0) + 1)
         image, target = place(image, target, top, left, size, self.fill)

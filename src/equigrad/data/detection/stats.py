@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class DetectionStats:
     categories: tuple[CategoryStats, ...]
     groups: Groups
     grouped_by: str
-    presence: tuple[NDArray[np.int64], NDArray[np.int64]]
+    presence: tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,8 +53,8 @@ class DetectionStats:
         """Number of images with each category, (C,)."""
         return np.array([row.images for row in self.categories], np.int64)
 
-    def table(self, num_shown: int = 10) -> str:
-        """Totals, groups, and the categories with most and fewest images, `num_shown` of each."""
+    def table(self, num_shown: int | None = 10) -> str:
+        """Totals, groups, and the categories with most and fewest images, `num_shown` of each; None shows all."""
         return "\n\n".join([self._totals(), self._group_table(), self._category_table(num_shown)])
 
     def __str__(self) -> str:
@@ -84,9 +84,9 @@ class DetectionStats:
             rows.append((name, f"{len(chosen):,}", f"{empty:,}", f"{images:,}", f"{instances:,}"))
         return _aligned(rows)
 
-    def _category_table(self, num_shown: int) -> str:
+    def _category_table(self, num_shown: int | None) -> str:
         ranked = sorted(self.categories, key=lambda row: (-row.images, row.category))
-        if len(ranked) <= 2 * num_shown:
+        if num_shown is None or len(ranked) <= 2 * num_shown:
             return _aligned([("category", "images", "instances", "group"), *map(_cells, ranked)])
         present = [row for row in ranked if row.images]
         tail = present[max(num_shown, len(present) - num_shown) :]

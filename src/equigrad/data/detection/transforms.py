@@ -1,7 +1,8 @@
 """Transforms of an image and its target; `equigrad.data.detection.geometry` describes both.
 
-They can be combined with torchvision v2 transforms. Random ones use torch's generator. Objects without a visible part
-are dropped with their labels, masks and other fields; a target may be or become empty.
+With dense masks they can be combined with transforms of torchvision v2; those leave `ObjectMasks` where they are.
+Random ones use torch's generator. Objects without a visible part are dropped with their labels, masks and other fields;
+a target may be or become empty.
 """
 
 import math
@@ -13,7 +14,8 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
-from equigrad.data.detection.geometry import Item, Size, Target, affine, clip, place, rescale, size_of
+from equigrad.data.detection.geometry import Item, Target, affine, clip, mirror, place, rescale, size_of
+from equigrad.data.detection.object_masks import Size
 from equigrad.data.random_numbers import choice, uniform
 
 DetectionTransform = Callable[[Tensor, Target], Item]
@@ -28,7 +30,7 @@ def train_transform(
 
     The defaults are those of LVIS; OpenImages uses `short=(800,)`.
     """
-    return _composed(v2.RandomHorizontalFlip(flip), ResizeShorterSide(short, long))
+    return _composed(RandomMirror(flip), ResizeShorterSide(short, long))
 
 
 def evaluation_transform(short: int = 800, long: int = 1333) -> DetectionTransform:
@@ -39,6 +41,17 @@ def evaluation_transform(short: int = 800, long: int = 1333) -> DetectionTransfo
 def letterbox(size: int = 640, *, fill: int = 0) -> DetectionTransform:
     """Test transform of YOLOX: resize the longer side to `size` and pad to a square at the right or the bottom."""
     return _composed(ResizeLongerSide((size,)), PadTo((size, size), fill))
+
+
+@dataclass(frozen=True)
+class RandomMirror:
+    """Exchange left and right with a probability."""
+
+    probability: float = 0.5
+
+    def __call__(self, image: Tensor, target: Target) -> Item:
+        """The image and its objects, mirrored or not."""
+        return mirror(image, target) if float(torch.rand(1)) < self.probability else (image, target)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
         check_images as check_images,
         check_overlap as check_overlap,
     )
-    from equigrad.data.images.lists import ImageDataset as ImageDataset, ImageList as ImageList
+    from equigrad.data.images.dataset import ImageDataset as ImageDataset
+    from equigrad.data.images.lists import ImageList as ImageList
     from equigrad.data.images.published_lists import read_published as read_published
     from equigrad.data.images.readers import (
         read_arrays as read_arrays,
@@ -39,7 +40,8 @@ else:
         __name__,
         {
             "checks": ["check_classification", "check_images", "check_overlap"],
-            "lists": ["ImageDataset", "ImageList"],
+            "dataset": ["ImageDataset"],
+            "lists": ["ImageList"],
             "published_lists": ["read_published"],
             "readers": ["read_arrays", "read_cifar", "read_image_folder", "read_image_list", "read_images"],
             "stores": ["ArrayStore", "FolderStore", "ImageStore", "MemoryStore", "ZipStore", "open_store"],

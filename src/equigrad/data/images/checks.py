@@ -2,14 +2,19 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
 
 from equigrad.data.findings import Finding, Severity
+from equigrad.data.frequency import Counts
+from equigrad.data.images.folders import empty_folders, folder_with
 from equigrad.data.images.lists import ImageList
 
 
 def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
-    """Find missing files, labels out of range, categories without images and paths listed more than once.
+    """Find missing files, labels out of range, categories without images, a single category, and repeated paths.
 
     Args:
         images: a training or test list.
@@ -22,8 +27,10 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
     twice = [path for path, count in Counter(images.paths).items() if count > 1]
     missing = [path for path in images.paths if images.store.size(path) is None]
     cases: list[tuple[Severity, str, list[str]]] = [
-        ("error", "missing files", [images.store.name(path) for path in missing]),
+        ("error", "missing files", _missing_names(images, missing)),
         ("error", "labels out of range", wrong),
+        ("error", "a single category, where nothing can be told apart", _single_category(images)),
+        ("warning", "folders without images, which are no categories", _empty_folders(images)),
         ("note", "categories without images", empty),
         ("note", "paths listed more than once", twice),
         ("error", "damaged images", _damaged(images, set(missing)) if decode else []),
@@ -54,7 +61,59 @@ def check_classification(
             names = f"{train.num_classes} and {test.num_classes} categories"
             findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
         findings += check_overlap(train, test, by_content=by_content)
+        if not train.is_out_of_range().any() and not test.is_out_of_range().any():
+            findings += check_coverage(
+                test.source, train.class_names, train.category_counts, np.unique(test.labels), "images"
+            )
     return findings
+
+
+def check_coverage(source: str, names: Sequence[str], train_counts: Counts, tested: Counts, unit: str) -> list[Finding]:
+    """Find categories that are trained but cannot be measured, because the test set has none of them.
+
+    Args:
+        source: the test set, for messages.
+        names: C names of the categories.
+        train_counts: (C,) how many images or annotations of each category are trained on.
+        tested: the categories that the test set has.
+        unit: what is counted.
+    """
+    lacking = np.setdiff1d(np.flatnonzero(train_counts), tested)
+    # The rarest first: a test set without its tail shows nothing of what a long-tailed loss changes.
+    rarest_first = lacking[np.argsort(train_counts[lacking], kind="stable")]
+    cases = [f"{names[label]}, with {train_counts[label]:,} training {unit}" for label in rarest_first]
+    kind = f"{source}: categories of training that the test set does not have, so that nothing measures them"
+    return [Finding.of("warning", kind, cases)] if cases else []
+
+
+def _missing_names(images: ImageList, missing: list[str]) -> list[str]:
+    names = [images.store.name(path) for path in missing]
+    folder = folder_with(images.store, missing) if missing else None
+    if folder is not None:
+        names[0] += f"; it is in the folder {folder}: give --root {images.store.name(folder)}"
+    return names
+
+
+def _is_folder(images: ImageList) -> bool:
+    """Whether the folders of the store are the categories."""
+    return Path(images.source) == images.store.root
+
+
+def _single_category(images: ImageList) -> list[str]:
+    if images.num_classes != 1:
+        return []
+    (name,) = images.class_names
+    below = {path.split("/")[1] for path in images.paths if path.count("/") > 1}
+    if _is_folder(images) and below:
+        nearer = images.store.name(name)
+        return [f"{name}; its images are in {len(below):,} folders: if these are the categories, name {nearer}"]
+    return [f"{name}, with all {len(images):,} images"]
+
+
+def _empty_folders(images: ImageList) -> list[str]:
+    if not _is_folder(images):
+        return []
+    return [f"{images.store.name(name)}: put images into it or remove it" for name in empty_folders(images.store)]
 
 
 def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
+
+from equigrad.errors import reason
 
 # Not all that Pillow knows: for some formats, such as EPS, it starts other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -32,7 +35,17 @@ def opened_image(file: Path | IO[bytes]) -> Iterator[Image.Image]:
     except UnidentifiedImageError:  # its message would show the stream object
         raise OSError(f"cannot read the image (not one of {', '.join(FORMATS)})") from None
     except Exception as error:  # Pillow's readers raise nearly anything on damaged files
-        raise OSError(f"cannot read the image ({error or type(error).__name__})") from None
+        raise OSError(f"cannot read the image ({reason(error) or type(error).__name__})") from None
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """The image as a model sees it, 8 bits a channel: colours without alpha, grey as three equal channels.
+
+    Pixels stay where they are stored: EXIF's rotation is not applied, because annotations are in stored pixels.
+    """
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):  # Pillow would clip at 255
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    return image.convert("RGB")
 
 
 def check_file_size(size: int) -> None:

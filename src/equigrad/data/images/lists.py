@@ -1,23 +1,13 @@
-"""Classification data: a list of images with labels, and the data set that reads them.
+"""Classification data: a list of images with labels, without torch, so that checks start quickly."""
 
-images = read_images("train.txt")                      # equigrad.data.images.readers
-dataset = ImageDataset(images, train_transform())
-image, targets = dataset[0]                            # (3, H, W) uint8, {"labels": 3, ...}
-"""
-
-import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from equigrad.data.frequency import Counts
 from equigrad.data.images.stores import ImageStore
@@ -76,41 +66,3 @@ class ImageList:
         lines = [f"{path} {label}\n" for path, label in zip(self.paths, self.labels, strict=True)]
         write_atomically(file, "".join(lines).encode())
         return file
-
-
-class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
-    """Images as tensors with their labels; torch's default collate makes batches.
-
-    Args:
-        images: the images and labels.
-        transform: from a PIL image in RGB to a tensor; see `equigrad.data.images.transforms`.
-    """
-
-    def __init__(self, images: ImageList, transform: Callable[[Image.Image], Tensor]) -> None:
-        self.images = images
-        self.transform = transform
-        self.category_counts = images.category_counts
-        self.class_names = images.class_names
-
-    @property
-    def labels(self) -> Counts:
-        """The label of every image, (N,); for samplers."""
-        return self.images.labels
-
-    def sample_name(self, index: int) -> str:
-        """The file of an image."""
-        return self.images.store.name(self.images.paths[index])
-
-    def fingerprint(self) -> str:
-        """A digest that changes with images, labels and transform (as far as its `repr` shows its settings)."""
-        lines = (f"{path} {label}" for path, label in zip(self.images.paths, self.images.labels, strict=True))
-        text = "\n".join([self.images.store.fingerprint(), repr(self.transform), *self.class_names, *lines])
-        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, dict[str, Any]]:
-        path = self.images.paths[index]
-        image = self.transform(self.images.store.read(path))
-        return image, {"labels": int(self.images.labels[index]), "index": index, "paths": path}

@@ -6,7 +6,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from equigrad.arrays import read_npz
 from equigrad.csv_cells import restored
 from equigrad.data.frequency import Counts
-from equigrad.data.images.lists import SUFFIXES, ImageList
+from equigrad.data.images.folders import image_paths
+from equigrad.data.images.lists import ImageList
 from equigrad.data.images.paths import inside
-from equigrad.data.images.stores import ArrayStore, ZipStore, open_store
+from equigrad.data.images.stores import ArrayStore, open_store, zip_parts
 from equigrad.data.text_files import MAX_CATEGORIES, csv_table, name_lines, text_lines
 
 _CIFAR_PIXELS = 3 * 32 * 32
@@ -35,19 +36,26 @@ def read_images(
     """Read images with labels in any of the known forms.
 
     Args:
-        source: a list of lines `path label`; a folder, or a `.zip` file, with one folder of images for each category;
-            a `.npz` file with `images` and `labels`; or the folder of CIFAR's binary version.
+        source: a list of lines `path label`; a folder, a `.zip` file or a folder in one (`photos.zip/train`), with one
+            folder of images for each category; a `.npz` file with `images` and `labels`; or the folder of CIFAR's
+            binary version.
         root: what the paths of a list are relative to; None is the folder of the list.
         split: which part of CIFAR to read.
         class_names: the categories of the training set, when a test set is read.
     """
     source = Path(source)
-    if not source.exists():
+    in_archive = zip_parts(source) is not None
+    if not in_archive and not source.exists():
         raise FileNotFoundError(f"{source}: no such list, folder or file of images")
     if source.is_dir() and ((source / "batches.meta.txt").exists() or (source / "fine_label_names.txt").exists()):
         return read_cifar(source, split)
-    if source.is_dir() or source.suffix == ".zip":
+    if in_archive or source.is_dir():
         return read_image_folder(source, class_names=class_names)
+    if source.suffix == ".json":
+        raise ValueError(
+            f"{source}: expected images with one label each, got an annotation file (.json), which has objects: "
+            "own_data:detection trains on those"
+        )
     if source.suffix == ".npz":
         return read_arrays(source, class_names=class_names)
     return read_image_list(source, root or source.parent, class_names=class_names)
@@ -124,15 +132,11 @@ def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str
         class_names: the categories in the order of labels, such as those of the training set; None takes the folders.
     """
     store = open_store(root)
-    if isinstance(store, ArrayStore):
-        raise ValueError(f"{root}: expected a folder or a .zip file with one folder of images for each category")
-    if isinstance(store, ZipStore):
-        files: Iterable[str] = store.paths()
-    else:
-        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
-    paths = sorted(file for file in files if file.lower().endswith(SUFFIXES) and "/" in file)
+    paths = [path for path in image_paths(store) if "/" in path]
     if not paths:
-        raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder")
+        annotations = next(iter(sorted(Path(root).glob("*.json"))), None)
+        hint = f"; {annotations} may have boxes: name that file, with --images {root}" if annotations else ""
+        raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder{hint}")
     folders = [path.split("/", 1)[0] for path in paths]
     names = tuple(sorted(set(folders))) if class_names is None else tuple(class_names)
     label_of = {name: label for label, name in enumerate(names)}

@@ -6,6 +6,7 @@ from typing import IO
 
 from equigrad.data.images.decoding import check_file_size, opened_image
 from equigrad.data.images.stores import FolderStore, ImageStore
+from equigrad.errors import reason
 
 
 def image_size(file: Path | IO[bytes]) -> tuple[int, int]:
@@ -20,7 +21,7 @@ def file_image_size(file: Path) -> tuple[int, int]:
         check_file_size(file.stat().st_size)
         return image_size(file)
     except OSError as error:
-        raise OSError(f"{file}: {error}") from None
+        raise OSError(f"{file}: {reason(error)}") from None
 
 
 def stored_image_size(store: ImageStore, path: str) -> tuple[int, int]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from equigrad.arrays import read_npz
-from equigrad.data.images.decoding import check_file_size, opened_image
+from equigrad.data.images.decoding import check_file_size, opened_image, to_rgb
 from equigrad.data.images.paths import inside, linked_inside
+from equigrad.errors import reason
 
 
 class ImageStore(Protocol):
@@ -23,8 +24,11 @@ class ImageStore(Protocol):
 
     root: Path
 
-    def read(self, path: str) -> Image.Image:
-        """Decode an image to RGB; FileNotFoundError or OSError names the file."""
+    def read(self, path: str, min_side: int | None = None) -> Image.Image:
+        """Decode an image to RGB; FileNotFoundError or OSError names the file.
+
+        A JPEG file may come at a half, a quarter or an eighth of its size, if both sides keep `min_side` pixels.
+        """
         ...
 
     def content(self, path: str) -> bytes:
@@ -40,22 +44,49 @@ class ImageStore(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A text that differs between stores, and after a store changed."""
+        """A text that differs between stores, and after a store changed, but for what `version` tells."""
+        ...
+
+    def version(self, path: str) -> str:
+        """A text that differs after an image was replaced; empty where the fingerprint does."""
         ...
 
 
 def open_store(root: str | os.PathLike[str]) -> ImageStore:
-    """Open a folder, a `.zip` file, or a `.npz` file with `images` (N, H, W, 3) uint8."""
+    """Open a folder, a `.zip` file, a folder in one (`images.zip/train`), or a `.npz` file with `images`."""
     root = Path(root)
     if root.is_dir():
         return FolderStore(root)
+    if (parts := zip_parts(root)) is not None:
+        store = ZipStore(*parts)
+        if parts[1] and not store.paths():
+            raise FileNotFoundError(f"{root}: no such folder in the archive; {_top_folders(ZipStore(parts[0]))}")
+        return store
     if not root.is_file():
         raise FileNotFoundError(f"{root}: no such folder or file of images")
-    if root.suffix == ".zip":
-        return ZipStore(root)
     if root.suffix == ".npz":
         return ArrayStore(read_npz(root, ["images"])["images"], root)
     raise ValueError(f"{root}: images must be a folder, a .zip or a .npz file")
+
+
+def zip_parts(path: Path) -> tuple[Path, str] | None:
+    """The archive and the folder in it that a path such as `images.zip/train` names; None if it names no archive."""
+    for file in (path, *path.parents):
+        if file.suffix == ".zip" and file.is_file():
+            return file, "/".join(path.parts[len(file.parts) :])
+    return None
+
+
+def store_exists(root: Path) -> bool:
+    """Whether there is such a folder, file or archive; for a folder in an archive, whether there is the archive."""
+    return root.exists() or zip_parts(root) is not None
+
+
+def _top_folders(store: "ZipStore") -> str:
+    found = sorted({path.partition("/")[0] for path in store.paths() if "/" in path})
+    if not found:
+        return "it has no folders"
+    return f"it has {', '.join(found[:5])}{', …' if len(found) > 5 else ''}"
 
 
 class FolderStore:
@@ -70,9 +101,9 @@ class FolderStore:
         self.root = root
         self.within = tuple(within) or (root,)
 
-    def read(self, path: str) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return read_image(self.file(path))
+        return read_image(self.file(path), min_side)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -96,12 +127,27 @@ class FolderStore:
         """The absolute path of the folder."""
         return str(self.root.resolve())
 
+    def version(self, path: str) -> str:
+        """Size and modification time of the file; empty if there is none."""
+        try:
+            status = (self.root / path).stat()
+        except OSError:
+            return ""
+        return f"{status.st_size} {status.st_mtime_ns}"
+
 
 class ZipStore:
-    """Image files in a zip archive; every process opens the archive itself."""
+    """Image files in a zip archive; every process opens the archive itself.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    Args:
+        file: the archive.
+        folder: what paths are relative to; empty is all of the archive.
+    """
+
+    def __init__(self, file: Path, folder: str = "") -> None:
+        self.file = file
+        self.root = file / folder
+        self._prefix = f"{folder}/" if folder else ""
         self._archive: zipfile.ZipFile | None = None
         self._process = 0
 
@@ -110,35 +156,43 @@ class ZipStore:
         """The archive, opened by this process: processes that share a handle would disturb each other's position."""
         if self._archive is None or self._process != os.getpid():
             try:
-                self._archive = zipfile.ZipFile(self.root)
+                self._archive = zipfile.ZipFile(self.file)
             except Exception as error:  # zipfile raises nearly anything on damaged archives
-                raise OSError(f"{self.root}: not a zip archive ({error})") from None
+                raise OSError(f"{self.file}: not a zip archive ({reason(error)})") from None
             self._process = os.getpid()
         return self._archive
 
     def paths(self) -> list[str]:
-        """The files of the archive; ValueError if the path of one leaves it."""
-        return [inside(path, str(self.root)) for path in self.archive.namelist() if not path.endswith("/")]
+        """The files of the archive or of its folder; ValueError if the path of one leaves it."""
+        return [path for path in self._entries() if path and not path.endswith("/")]
+
+    def folders(self) -> list[str]:
+        """The folders that the archive lists, which may be empty; many archives list none."""
+        return [path.rstrip("/") for path in self._entries() if path.endswith("/")]
+
+    def _entries(self) -> list[str]:
+        names = (inside(path, str(self.file)) for path in self.archive.namelist() if path.startswith(self._prefix))
+        return [path[len(self._prefix) :] for path in names]
 
     def __getstate__(self) -> dict[str, object]:
-        return {"root": self.root, "_archive": None, "_process": 0}
+        return {**vars(self), "_archive": None, "_process": 0}
 
-    def read(self, path: str) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return _decoded(io.BytesIO(self.content(path)), self.name(path))
+        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
         # An archive of a kilobyte can hold gigabytes; zipfile gives at most as much as the archive declares.
         _check_size(self.name(path), self.size(path))
         try:
-            return self.archive.read(path)
+            return self.archive.read(self._prefix + path)
         except Exception as error:  # zipfile raises nearly anything on damaged archives
-            raise OSError(f"{self.name(path)}: cannot read the image ({error})") from None
+            raise OSError(f"{self.name(path)}: cannot read the image ({reason(error)})") from None
 
     def size(self, path: str) -> int | None:
         """Uncompressed size in bytes, or None if there is no such file."""
-        info = self.archive.NameToInfo.get(path)
+        info = self.archive.NameToInfo.get(self._prefix + path)
         return None if info is None else info.file_size
 
     def name(self, path: str) -> str:
@@ -147,8 +201,12 @@ class ZipStore:
 
     def fingerprint(self) -> str:
         """The absolute path, size and modification time of the archive."""
-        status = self.root.stat()
+        status = self.file.stat()
         return f"{self.root.resolve()} {status.st_size} {status.st_mtime_ns}"
+
+    def version(self, path: str) -> str:
+        """Empty: the fingerprint changes with every image."""
+        return ""
 
 
 class ArrayStore:
@@ -160,7 +218,7 @@ class ArrayStore:
         self.images = images
         self.root = root
 
-    def read(self, path: str) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
         if self.size(path) is None:
             raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.images)}")
@@ -184,6 +242,10 @@ class ArrayStore:
         """The file and a digest of all pixels."""
         return f"{self.root.resolve()} {hashlib.sha256(np.ascontiguousarray(self.images).data).hexdigest()}"
 
+    def version(self, path: str) -> str:
+        """Empty: the fingerprint changes with every image."""
+        return ""
+
 
 class MemoryStore:
     """Encoded image files (PNG, JPEG, …) in memory, by path.
@@ -196,9 +258,9 @@ class MemoryStore:
     def __init__(self, files: dict[str, bytes], root: Path) -> None:
         self.files, self.root = files, root
 
-    def read(self, path: str) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return _decoded(io.BytesIO(self.content(path)), self.name(path))
+        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -218,12 +280,16 @@ class MemoryStore:
         """A digest of all files."""
         return hashlib.sha256(b"".join(self.files.values())).hexdigest()
 
+    def version(self, path: str) -> str:
+        """Empty: the fingerprint changes with every image."""
+        return ""
 
-def read_image(file: Path) -> Image.Image:
-    """Decode an image file to RGB; FileNotFoundError or OSError names it."""
+
+def read_image(file: Path, min_side: int | None = None) -> Image.Image:
+    """Decode an image file to RGB, as `ImageStore.read`; FileNotFoundError or OSError names it."""
     _check_size(str(file), _file_size(file))
     with file.open("rb") as stream:
-        return _decoded(stream, str(file))
+        return _decoded(stream, str(file), min_side)
 
 
 def _file_size(file: Path) -> int | None:
@@ -244,9 +310,11 @@ def _check_size(name: str, size: int | None) -> None:
         raise OSError(f"{name}: {error}") from None
 
 
-def _decoded(stream: IO[bytes], name: str) -> Image.Image:
+def _decoded(stream: IO[bytes], name: str, min_side: int | None) -> Image.Image:
     try:
         with opened_image(stream) as image:
-            return image.convert("RGB")
+            if min_side is not None:
+                image.draft(None, (min_side, min_side))
+            return to_rgb(image)
     except OSError as error:
         raise OSError(f"{name}: {error}") from None

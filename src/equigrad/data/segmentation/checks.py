@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 
 from equigrad.data.findings import Finding, Severity
-from equigrad.data.images.checks import check_overlap
+from equigrad.data.frequency import Counts
+from equigrad.data.images.checks import check_coverage, check_overlap
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.segmentation.category_pixels import CategoryPixels, LabelReading, Progress, scan_label_maps
@@ -25,7 +26,10 @@ def check_label_maps(
         num_workers: number of processes that read label maps.
         progress: called after each label map.
     """
-    readings = scan_label_maps(data, num_workers=num_workers, progress=progress)
+    return _faults(data, scan_label_maps(data, num_workers=num_workers, progress=progress), decode)
+
+
+def _faults(data: SegmentationData, readings: list[LabelReading], decode: bool) -> list[Finding]:
     unlabelled = [
         data.label_name(index)
         for index, reading in enumerate(readings)
@@ -51,13 +55,18 @@ def check_segmentation(
     progress: Progress | None = None,
 ) -> list[Finding]:
     """Run all checks on a training set and, if given, its test set; `by_content` also finds renamed copies."""
-    findings = check_label_maps(train, decode=decode, num_workers=num_workers, progress=progress)
+    trained = scan_label_maps(train, num_workers=num_workers, progress=progress)
+    findings = _faults(train, trained, decode)
     if test is None:
         return findings
-    findings += check_label_maps(test, decode=decode, num_workers=num_workers, progress=progress)
+    tested = scan_label_maps(test, num_workers=num_workers, progress=progress)
+    findings += _faults(test, tested, decode)
     if train.class_names != test.class_names:
         names = f"{train.num_classes} and {test.num_classes} categories"
         findings.append(Finding("error", f"{test.source}: other category names than in training", 1, names))
+    else:
+        present = np.flatnonzero(_pixel_counts(tested))
+        findings += check_coverage(test.source, train.class_names, _pixel_counts(trained), present, "pixels")
     findings += check_overlap(_images(train), _images(test), by_content=by_content)
     return findings
 
@@ -105,5 +114,10 @@ def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: 
 
 
 def _absent(data: SegmentationData, readings: list[LabelReading]) -> list[str]:
-    counts = np.sum([reading.pixels for reading in readings], axis=0)[:-1]
-    return [f"{data.class_names[label]} (label {label})" for label in np.flatnonzero(counts == 0)]
+    return [f"{data.class_names[label]} (label {label})" for label in np.flatnonzero(_pixel_counts(readings) == 0)]
+
+
+def _pixel_counts(readings: list[LabelReading]) -> Counts:
+    """Pixels of each category, (C,)."""
+    counts: Counts = np.sum([reading.pixels for reading in readings], axis=0)[:-1]
+    return counts

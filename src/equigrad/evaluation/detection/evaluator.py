@@ -20,20 +20,20 @@ import torch.distributed as dist
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from equigrad.evaluation.detection.annotations import Annotations, Floats
-from equigrad.evaluation.detection.average_precision import average_precision
-from equigrad.evaluation.detection.category_slices import DETECTIONS_AT_ONCE, IouType, Pool, evaluate_slices, slices
-from equigrad.evaluation.detection.matching import IOU_THRESHOLDS
+from equigrad.evaluation.detection.annotations import Annotations
+from equigrad.evaluation.detection.hotcoco_scores import SIZES, IouType, compare, precision_and_recall
 from equigrad.evaluation.detection.prediction_files import read_predictions
 from equigrad.evaluation.detection.prediction_shards import (
     PredictionWriter,
     finished_images,
+    has_shards,
     read_shards,
     remove_shards,
 )
 from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.evaluation.detection.result import DetectionResult, DetectionRow, category_facts
 from equigrad.evaluation.detection.rules import COCO, LVIS, Rules, select
+from equigrad.evaluation.gathering import gather_files, is_distributed, own_rank, sees_first_folder
 
 Protocol = Literal["lvis", "coco"]
 
@@ -55,7 +55,7 @@ def evaluate_predictions(
         iou_type: whether boxes ("bbox") or masks ("segm") are compared.
         protocol: the rules of a benchmark; None takes LVIS's if the annotations are federated, else COCO's.
         train_counts: training images of each category, (C,), which make the groups if the annotations do not.
-        num_workers: number of processes; 0 evaluates in this one. A process takes seconds to start.
+        num_workers: has no effect: hotcoco evaluates in threads of this process.
 
     Raises:
         ValueError: names the entry and field of the file that is wrong.
@@ -83,23 +83,27 @@ def evaluate(
     *,
     train_counts: ArrayLike | None = None,
     num_workers: int = 0,
-    detections_at_once: int = DETECTIONS_AT_ONCE,
 ) -> DetectionResult:
     """Evaluate detections in memory; see `evaluate_predictions`."""
     rules = _rules(annotations, protocol)
     facts = category_facts(annotations, train_counts)
     selection = select(predictions, annotations, rules)
-    parts = slices(predictions, selection, annotations, rules, iou_type, detections_at_once)
-    scores = list(evaluate_slices(parts, num_workers))
-    num_annotations = sum(int(part.num_annotations.sum()) for part in scores)
+    selected = compare(predictions, selection, annotations, rules, iou_type)
+    fixed = selected.with_detections(selection.is_fixed)
+    precision, recall = precision_and_recall(selected.with_detections(selection.is_standard), iou_type)
+    if (selection.is_standard == selection.is_fixed).all():
+        fixed_precision = precision[:, :1]
+    else:
+        fixed_precision, _ = precision_and_recall(fixed, iou_type, SIZES[:1])
+    pool_precision, _ = precision_and_recall(fixed.pooled(), iou_type, SIZES[:1])
     return DetectionResult(
         rules,
         facts,
-        np.concatenate([part.precision for part in scores]),
-        np.concatenate([part.recall for part in scores]),
-        np.concatenate([part.limited_recall for part in scores]),
-        np.concatenate([part.fixed_precision for part in scores]),
-        _pooled([part.pool for part in scores], num_annotations, len(annotations.image_ids)),
+        precision,
+        recall[:, :, -1],
+        recall[:, 0, :-1],
+        fixed_precision[:, 0],
+        pool_precision[0, 0],
     )
 
 
@@ -113,28 +117,12 @@ def _rules(annotations: Annotations, protocol: Protocol | Rules | None) -> Rules
     return LVIS if protocol == "lvis" else COCO
 
 
-def _pooled(pools: Sequence[Pool], num_annotations: int, num_images: int) -> Floats:
-    """AP of one curve over all categories, at each threshold, (T,)."""
-    if num_annotations == 0:
-        return np.full(len(IOU_THRESHOLDS), np.nan)
-    cells, scores = (np.concatenate([getattr(pool, name) for pool in pools]) for name in ("cells", "scores"))
-    order = np.lexsort((cells // num_images, cells % num_images, -scores))
-    precision = [
-        average_precision(
-            np.concatenate([pool.is_true[level] for pool in pools])[order],
-            np.concatenate([pool.is_counted[level] for pool in pools])[order],
-            num_annotations,
-        )
-        for level in range(len(IOU_THRESHOLDS))
-    ]
-    return np.array(precision)
-
-
 class DetectionEvaluator:
     """Writes predictions to disk as they are added, and computes the metrics at the end.
 
-    With several ranks, each writes its own shards; every rank calls `result` and gets the same. An image that is added
-    twice counts once: samplers repeat images so that all ranks have equally many.
+    With several ranks, each writes its own shards, and the first evaluates them; every rank calls `result` and gets the
+    same. Where `folder` is not on a file system that all ranks share, the shards are sent to the first rank. An image
+    that is added twice counts once: samplers repeat images so that all ranks have equally many.
 
     Args:
         annotations: the annotations of the test set.
@@ -142,7 +130,7 @@ class DetectionEvaluator:
         iou_types: whether boxes, masks or both are compared; with both, the metrics of boxes are APb, APb50, ….
         protocol: see `evaluate_predictions`.
         train_counts: see `evaluate_predictions`.
-        num_workers: number of processes that evaluate; 0 evaluates in this one.
+        num_workers: see `evaluate_predictions`.
         resume: keep the predictions of an interrupted evaluation in the folder, and skip their images.
     """
 
@@ -161,12 +149,15 @@ class DetectionEvaluator:
             raise ValueError(f"iou_types must be bbox, segm or both, got {iou_types}")
         self.annotations, self.folder, self.iou_types = annotations, Path(folder), tuple(iou_types)
         self.protocol, self.train_counts, self.num_workers = protocol, train_counts, num_workers
-        rank = dist.get_rank() if _is_distributed() else 0
-        if rank == 0 and not resume:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._has_own_folder = not sees_first_folder(self.folder)
+        rank = own_rank()
+        if (rank == 0 or self._has_own_folder) and not resume:
             remove_shards(self.folder)
         _wait_for_all()
         self._writer = PredictionWriter(self.folder, rank)
-        self._done = set(finished_images(self.folder).tolist())
+        # Shards of other ranks in a folder of its own are not sent.
+        self._done = set(finished_images(self.folder, rank if self._has_own_folder else None).tolist())
         self._results: dict[IouType, DetectionResult] | None = None
 
     def add(self, predictions: Sequence[Mapping[str, Tensor]], targets: Sequence[Mapping[str, Any]]) -> None:
@@ -211,17 +202,19 @@ class DetectionEvaluator:
     def _evaluate(self) -> dict[IouType, DetectionResult]:
         if self._results is None:
             self._writer.close()
+            if is_distributed():
+                gather_files(self._writer.shards() if self._has_own_folder else [], self.folder)
             _wait_for_all()
             results: list[Any] = [None]
-            if not _is_distributed() or dist.get_rank() == 0:
+            if own_rank() == 0:
                 results = [self._results_of_shards()]
-            if _is_distributed():
+            if is_distributed():
                 dist.broadcast_object_list(results)
             self._results = results[0]
         return self._results
 
     def _results_of_shards(self) -> dict[IouType, DetectionResult]:
-        if not self._done:
+        if not has_shards(self.folder):
             raise ValueError("no result: no predictions were added")
         predictions = read_shards(self.folder, self.annotations)
         return {
@@ -247,10 +240,6 @@ def _box_name(name: str) -> str:
     return f"{name[:2]}b{name[2:]}"
 
 
-def _is_distributed() -> bool:
-    return dist.is_available() and dist.is_initialized()
-
-
 def _wait_for_all() -> None:
-    if _is_distributed():
+    if is_distributed():
         dist.barrier()

@@ -22,9 +22,10 @@ from torch import Tensor
 
 from equigrad.data.frequency import checked_counts
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Floats, ImageLists, Ints
-from equigrad.evaluation.detection.average_precision import mean_known
 from equigrad.evaluation.detection.json_entries import json_entries
 from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_average_precision, match_detections
+from equigrad.evaluation.detection.result import mean_known
+from equigrad.evaluation.gathering import gather_arrays, is_distributed, own_rank
 
 NUM_GROUPS = 5
 ROWS_AT_ONCE = 50_000
@@ -111,6 +112,7 @@ class OpenImagesEvaluator:
         self._verified = np.append(_verified_cells(truth, (self._boxes, self._groups)), np.iinfo(np.int64).max)
         self._parts: list[Boxes] = []
         self._is_added = np.zeros(self._num_images, np.bool_)
+        self._values: Floats | None = None
 
     @property
     def num_classes(self) -> int:
@@ -192,15 +194,14 @@ class OpenImagesEvaluator:
             part = part.expanded(self._expand)
         cells = part.cells(self._num_images)
         self._parts.append(part.take(self._verified[np.searchsorted(self._verified, cells)] == cells))
+        self._values = None
 
     def _all(self) -> Boxes:
-        """The detections of all ranks, each image once."""
-        if not (dist.is_available() and dist.is_initialized()):
-            return Boxes.joined(self._parts)
-        gathered: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(gathered, (Boxes.joined(self._parts), self._is_added))
+        """The detections of all ranks, each image once; on the first rank only."""
+        own = Boxes.joined(self._parts)
         parts, is_added = [], np.zeros(self._num_images, np.bool_)
-        for part, flags in gathered:
+        for *columns, flags in gather_arrays([*vars(own).values(), self._is_added]):
+            part = Boxes(*columns)
             parts.append(part.take(~is_added[part.images]))
             is_added |= flags
         return Boxes.joined(parts)
@@ -210,8 +211,17 @@ class OpenImagesEvaluator:
         return np.bincount(labels, minlength=self.num_classes)
 
     def _average_precisions(self) -> Floats:
-        """AP of each category, (C,)."""
-        detections = self._all()
+        """AP of each category, (C,), which the first rank computes."""
+        if self._values is None:
+            detections = self._all()
+            values: list[Any] = [self._evaluated(detections) if own_rank() == 0 else None]
+            if is_distributed():
+                dist.broadcast_object_list(values)
+            self._values = values[0]
+        assert self._values is not None
+        return self._values
+
+    def _evaluated(self, detections: Boxes) -> Floats:
         # Equal scores are taken in the order of images, not in that of adding.
         detections = detections.take(np.lexsort((-detections.scores, detections.cells(self._num_images))))
         is_true, is_counted = match_detections(detections, self._boxes, self._groups, self._num_images)

@@ -1,14 +1,21 @@
-"""Matching by the rules of the OpenImages Challenge: ordinary boxes by IoU, group-of boxes by the covered area."""
+"""Matching by the rules of the OpenImages Challenge: ordinary boxes by IoU, group-of boxes by the covered area.
 
-from collections.abc import Callable, Sequence
+hotcoco is not used here: its AP has COCO's 101 recall levels where the challenge takes the area under the whole curve,
+and a detection whose best box is taken may find another one there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equigrad.evaluation.detection.annotations import Flags, Floats, Ints
-from equigrad.evaluation.detection.matching import box_iou, find_candidates
+
+IOU_THRESHOLD = 0.5
+PAIRS_AT_ONCE = 1 << 20  # bounds the memory of IoUs
 
 Expansion = Callable[[ArrayLike], tuple[Ints, Ints]]  # labels -> row each comes from, and labels
 
@@ -72,19 +79,52 @@ def match_detections(detections: Boxes, boxes: Boxes, groups: Boxes, num_images:
 
 def _first_finders(detections: Boxes, boxes: Boxes, num_images: int, *, by_own_area: bool) -> tuple[Flags, Flags]:
     """Which detections are the first to find their best box, and which have a best box at all, (D,) each."""
-    sides, other_sides = detections.sides, boxes.sides
-
-    def overlap(left: Ints, right: Ints) -> Floats:
-        return box_iou(sides[left], other_sides[right], np.full(len(left), by_own_area))
-
-    pairs = find_candidates(detections.cells(num_images), boxes.cells(num_images), overlap)
-    best_first = np.lexsort((pairs.annotations, -pairs.ious, pairs.detections))
-    finders, best = np.unique(pairs.detections[best_first], return_index=True)
-    _, firsts = np.unique(pairs.annotations[best_first][best], return_index=True)
-    is_finder, is_first = np.zeros((2, len(sides)), np.bool_)
+    finders, found, overlaps = _overlapping(detections, boxes, num_images, by_own_area=by_own_area)
+    best_first = np.lexsort((found, -overlaps, finders))
+    finders, best = np.unique(finders[best_first], return_index=True)
+    _, firsts = np.unique(found[best_first][best], return_index=True)
+    is_finder, is_first = np.zeros((2, len(detections.labels)), np.bool_)
     is_finder[finders] = True
     is_first[finders[firsts]] = True
     return is_first, is_finder
+
+
+def _overlapping(detections: Boxes, boxes: Boxes, num_images: int, *, by_own_area: bool) -> tuple[Ints, Ints, Floats]:
+    """Pairs of a detection and a box of the same cell that overlap enough: indices of both, and the overlap."""
+    cells, box_cells = detections.cells(num_images), boxes.cells(num_images)
+    starts = np.searchsorted(box_cells, cells)
+    counts = np.searchsorted(box_cells, cells, side="right") - starts
+    sides, box_sides = detections.sides, boxes.sides
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    for begin, end in _chunks(counts):
+        finders = np.repeat(np.arange(begin, end), counts[begin:end])
+        ends = np.cumsum(counts[begin:end])
+        found = np.repeat(starts[begin:end] - ends + counts[begin:end], counts[begin:end]) + np.arange(len(finders))
+        overlaps = box_overlap(sides[finders], box_sides[found], by_own_area=by_own_area)
+        near = overlaps >= IOU_THRESHOLD
+        parts.append((finders[near], found[near], overlaps[near]))
+    finders, found, overlaps = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return finders, found, overlaps
+
+
+def _chunks(counts: Ints) -> Iterator[tuple[int, int]]:
+    """Ranges of detections with about `PAIRS_AT_ONCE` pairs."""
+    pairs = np.cumsum(counts)
+    wanted = np.arange(PAIRS_AT_ONCE, pairs[-1] if len(pairs) else 0, PAIRS_AT_ONCE)
+    yield from pairwise(np.unique([0, *np.searchsorted(pairs, wanted), len(counts)]).tolist())
+
+
+def box_overlap(boxes: Floats, others: Floats, *, by_own_area: bool) -> Floats:
+    """IoU of pairs of boxes (P, 4) as x, y, width, height, or the share of the first that lies in the second."""
+    low = np.maximum(boxes[:, :2], others[:, :2])
+    high = np.minimum(boxes[:, 2:] + boxes[:, :2], others[:, 2:] + others[:, :2])
+    sides = np.maximum(high - low, 0)
+    shared = sides[:, 0] * sides[:, 1]
+    area = boxes[:, 2] * boxes[:, 3]
+    union = area if by_own_area else area + others[:, 2] * others[:, 3] - shared
+    # The union may be 0 for boxes without area.
+    overlap: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=shared > 0)
+    return overlap
 
 
 def all_point_average_precision(is_true: Flags, num_boxes: int) -> float:

@@ -2,22 +2,24 @@
 
 [{"image_id": 42, "category_id": 18, "bbox": [x, y, width, height], "score": 0.24, "segmentation": {…}}, …]
 
-The file is read in batches, so that the dictionaries of millions of detections are never in memory together.
+The file is read in parts, so that the objects of millions of detections are never in memory together.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pycocotools.mask as mask_api  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from equigrad.evaluation.detection.annotations import Annotations, Floats
-from equigrad.evaluation.detection.json_entries import json_entries
+from equigrad.evaluation.detection.json_entries import json_entries, list_parts
 from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
 from equigrad.evaluation.detection.predictions import IdTable, Predictions
 from equigrad.files import atomic_write
@@ -37,8 +39,7 @@ def read_predictions(file: str | os.PathLike[str], annotations: Annotations) -> 
         ValueError: names file, index and field of the first wrong detection.
     """
     path = Path(file)
-    reader = _Reader(path, annotations)
-    return Predictions.joined([reader.columns(start, entries) for start, entries in _batches(path)])
+    return Predictions.joined(list(_Reader(path, annotations).parts()))
 
 
 def write_predictions(predictions: Predictions, annotations: Annotations, file: str | os.PathLike[str]) -> Path:
@@ -73,63 +74,91 @@ def _entries(predictions: Predictions, annotations: Annotations) -> Iterator[dic
             yield entry
 
 
-def _batches(file: Path) -> Iterator[tuple[int, list[Any]]]:
-    start, batch = 0, []
-    for entry in json_entries(file):
-        batch.append(entry)
-        if len(batch) == ENTRIES_AT_ONCE:
-            yield start, batch
-            start, batch = start + len(batch), []
-    if batch:
-        yield start, batch
+class _Detection(msgspec.Struct, gc=False):
+    image_id: int
+    category_id: int
+    score: float
+
+
+class _Box(_Detection, gc=False):
+    bbox: tuple[float, float, float, float]
+
+
+class _Mask(_Detection):
+    segmentation: Any
+
+
+class _BoxAndMask(_Box):
+    segmentation: Any
 
 
 class _Reader:
-    """Checks whole columns; only if one is wrong, the entries are checked one by one to name the first wrong one."""
+    """Reads typed detections and checks whole columns.
+
+    Only if one is wrong, the entries are checked one by one to name the first wrong one.
+    """
 
     def __init__(self, file: Path, annotations: Annotations) -> None:
         self.file = file
         self.image_ids = IdTable(annotations.image_ids)
         self.category_ids = IdTable(annotations.categories.ids)
         self.sizes = np.stack([annotations.heights, annotations.widths], 1).astype(np.int64)
-        self.has_boxes: bool | None = None  # whether the first detection has one
-        self.has_masks: bool | None = None
+        self.kind: Any = list[_Box]  # unless the first detection is another
+        self.has_boxes, self.has_masks = True, False
 
-    def columns(self, start: int, entries: list[Any]) -> Predictions:
-        if self.has_boxes is None:
-            self._look_at(entries[0])
-        try:
-            return self._columns(entries)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            # Check one by one: the first wrong entry raises an error that names it.
-            for index, entry in enumerate(entries, start):
-                self._check(index, entry)
-            raise
+    def parts(self) -> Iterator[Predictions]:
+        """The detections of the file, some at a time."""
+        for entry in islice(json_entries(self.file), 1):
+            self._look_at(entry)
+        decode, index = msgspec.json.Decoder(self.kind).decode, 0
+        for position, text in list_parts(self.file):
+            try:
+                part = self._columns(decode(text))
+            except (msgspec.MsgspecError, RecursionError, KeyError, TypeError, ValueError, OverflowError):
+                yield from self._checked(json_entries(self.file, position, index), index)
+                return
+            index += len(part)
+            yield part
 
     def _look_at(self, entry: Any) -> None:
         if not isinstance(entry, dict) or not ({"bbox", "segmentation"} & entry.keys()):
             raise ValueError(f"{self.file}: entry 0: expected an object with bbox or segmentation")
         self.has_boxes, self.has_masks = "bbox" in entry, "segmentation" in entry
+        if self.has_masks:
+            self.kind = list[_BoxAndMask] if self.has_boxes else list[_Mask]
+
+    def _checked(self, entries: Iterator[Any], index: int) -> Iterator[Predictions]:
+        """Detections from entries that are not as they should be: the error names the first wrong one."""
+        while batch := list(islice(entries, ENTRIES_AT_ONCE)):
+            try:
+                part = self._columns(msgspec.convert(batch, self.kind))
+            except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError):
+                for number, entry in enumerate(batch, index):
+                    self._check(number, entry)
+                raise
+            index += len(batch)
+            yield part
 
     def _columns(self, entries: list[Any]) -> Predictions:
-        images = self.image_ids.indices(_column(entries, "image_id", "i"))
-        labels = self.category_ids.indices(_column(entries, "category_id", "i"))
-        scores = _column(entries, "score", "if").astype(np.float64)
+        num = len(entries)
+        images = self.image_ids.indices(np.fromiter([entry.image_id for entry in entries], np.int64, num))
+        labels = self.category_ids.indices(np.fromiter([entry.category_id for entry in entries], np.int64, num))
+        scores = np.fromiter([entry.score for entry in entries], np.float64, num)
         _require(np.isfinite(scores).all(), "a finite number")
         masks = self._masks(entries, images) if self.has_masks else None
         if self.has_boxes:
-            boxes = _boxes(entries)
+            boxes = _boxes([entry.bbox for entry in entries])
             areas = boxes[:, 2] * boxes[:, 3]
         else:
             assert masks is not None
             rles = [masks.rle(index, self.sizes[image]) for index, image in enumerate(images)]
-            boxes, areas = mask_api.toBbox(rles).astype(np.float64), mask_api.area(rles).astype(np.float64)
+            boxes, areas = _boxes(mask_api.toBbox(rles)), mask_api.area(rles).astype(np.float64)
         return Predictions(images, labels, boxes, scores, areas, masks)
 
     def _masks(self, entries: list[Any], images: NDArray[np.int32]) -> PackedMasks:
         sizes = self.sizes[images]
         pairs = zip(entries, sizes.tolist(), strict=True)
-        masks = PackedMasks.of([_counts(entry["segmentation"], size) for entry, size in pairs])
+        masks = PackedMasks.of([_counts(entry.segmentation, size) for entry, size in pairs])
         _require(are_valid(masks, sizes[:, 0] * sizes[:, 1]).all(), "run lengths that cover the image")
         return masks
 
@@ -162,23 +191,10 @@ class _Reader:
         _require(_is_whole(value) and self.category_ids.has(value), "the id of a category of the annotations")
 
 
-def _column(entries: list[Any], field: str, kinds: str) -> NDArray[Any]:
-    values = _array([entry[field] for entry in entries])
-    _require(values.ndim == 1 and values.dtype.kind in kinds, "a number")
-    return values
-
-
-def _array(values: list[Any]) -> NDArray[Any]:
-    """Numbers as an array; whole numbers beyond 64 bits become floats."""
-    array = np.array(values)
-    return array.astype(np.float64) if array.dtype.kind in "Ou" else array
-
-
-def _boxes(entries: list[Any]) -> Floats:
-    boxes = _array([entry["bbox"] for entry in entries])
-    _require(boxes.shape == (len(entries), 4) and boxes.dtype.kind in "if", "four numbers")
+def _boxes(rows: Iterable[Iterable[float]]) -> Floats:
+    boxes = np.fromiter(chain.from_iterable(rows), np.float64).reshape(-1, 4)
     _require((np.abs(boxes) <= MAX_COORDINATE).all() and (boxes[:, 2:] >= 0).all(), "sides from 0")
-    return boxes.astype(np.float64)
+    return boxes
 
 
 def _counts(mask: Any, size: list[int]) -> bytes:

@@ -35,11 +35,15 @@ class PredictionWriter:
     ) -> None:
         self.folder, self.rank, self.detections_per_shard = Path(folder), rank, detections_per_shard
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._number = len(list(self.folder.glob(f"predictions-{rank:04d}-*.npz")))
+        self._number = len(self.shards())
         self._images: list[int] = []
         self._columns: list[tuple[NDArray[Any], ...]] = []
         self._counts: list[bytes] | None = None
         self._num_pending = 0
+
+    def shards(self) -> list[Path]:
+        """The files that this rank has written."""
+        return _shards(self.folder, self.rank)
 
     def add(
         self,
@@ -95,14 +99,19 @@ class PredictionWriter:
 
 def remove_shards(folder: Path) -> None:
     """Remove all shards of a folder, for a new evaluation."""
-    for file in folder.glob("predictions-*.npz"):
-        file.unlink()
+    for file in _shards(folder):
+        file.unlink(missing_ok=True)  # another rank may be doing the same
     remove_temporary_files(folder)
 
 
-def finished_images(folder: str | os.PathLike[str]) -> Ints:
-    """Ids of the images whose detections are on disk, ascending."""
-    parts = [read_npz(file, ["image_ids"])["image_ids"] for file in _shards(Path(folder))]
+def has_shards(folder: Path) -> bool:
+    """Whether there are predictions in a folder."""
+    return bool(_shards(folder))
+
+
+def finished_images(folder: str | os.PathLike[str], rank: int | None = None) -> Ints:
+    """Ids of the images whose detections are on disk, ascending; those of one rank, or of all."""
+    parts = [read_npz(file, ["image_ids"])["image_ids"] for file in _shards(Path(folder), rank)]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
@@ -119,8 +128,8 @@ def read_shards(folder: str | os.PathLike[str], annotations: Annotations) -> Pre
     return Predictions.joined(parts)
 
 
-def _shards(folder: Path) -> list[Path]:
-    return sorted(folder.glob("predictions-*.npz"))
+def _shards(folder: Path, rank: int | None = None) -> list[Path]:
+    return sorted(folder.glob("predictions-*.npz" if rank is None else f"predictions-{rank:04d}-*.npz"))
 
 
 def _read(file: Path, annotations: Annotations, seen: Flags) -> Predictions:

@@ -36,6 +36,7 @@ def binary_cross_entropy(
     margin: PerCategory | None = None,
     scale: float = 1.0,
     soft_targets: bool = False,
+    objectness: bool = False,
     reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
     ignore_index: int = IGNORE,
@@ -59,6 +60,8 @@ def binary_cross_entropy(
         scale: s.
         soft_targets: whether targets may lie between 0 and 1. An entry with the target y then counts as y positive
             and 1 - y negative ones, also in the sums. Without a focus only.
+        objectness: whether the last of C + 1 columns is objectness: plain, positive where a sample has a category, and
+            in no sum. Class indices only.
         reduction: "mean" or "sum".
         normalizer: what the loss is divided by, in place of either.
         ignore_index: label of samples that do not count.
@@ -66,12 +69,15 @@ def binary_cross_entropy(
     """
     if labels.shape == logits.shape and (foreground_weight is not None or weight is not None):
         raise ValueError("foreground_weight and weight need class indices: a program does not see a whole sample")
+    if labels.shape == logits.shape and objectness:
+        raise ValueError("objectness needs class indices: a program does not see a whole sample")
     if soft_targets and focus is not None:
         raise ValueError("soft targets are those of binary cross-entropy: with a focus pass a quality")
     layout = Layout(logits)
     tiles = column_tiles(layout)
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    partials = empty_partials(layout, tiles, logits, dtype)
+    num_classes = layout.num_classes - objectness
+    partials = empty_partials(num_classes, tiles, logits, dtype)
     gradient = layout.empty_gradient(logits) if with_gradient else None
     is_matrix = labels.shape == logits.shape
     arguments = {
@@ -83,12 +89,13 @@ def binary_cross_entropy(
         "sums": partials.sums,
         "totals": partials.totals,
         "num_images": layout.num_images,
-        "num_categories": layout.num_classes,
+        "num_categories": num_classes,
         "num_positions": layout.num_positions,
         "tiles_per_program": tiles.tiles_per_program,
         "ignore_index": ignore_index,
         "SCALE": scale,
         "IS_SOFT": soft_targets,
+        "HAS_OBJECTNESS": objectness,
         "BLOCK_S": tiles.block_samples,
         "BLOCK_C": tiles.block_categories,
     }
@@ -102,7 +109,7 @@ def binary_cross_entropy(
         "sample_weight": (weight, 1.0),
     }
     for name, (value, balance) in vectors.items():
-        vector, factor = vector_and_factor(value, layout.num_classes)
+        vector, factor = vector_and_factor(value, num_classes)
         arguments[name], arguments[name.upper()] = vector, None if value is None else factor * balance
     totals, result = add_up(partials, gradient, reduction, normalizer)
     return Pass([Launch(sigmoid_kernel, tiles.grid, arguments, tiles.num_warps, MAX_REGISTERS), totals], result)
@@ -148,15 +155,18 @@ def sigmoid_kernel(
     FOREGROUND_WEIGHT: tl.constexpr,
     SAMPLE_WEIGHT: tl.constexpr,
     IS_SOFT: tl.constexpr,
+    HAS_OBJECTNESS: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
     """The tiles of one program. A vector is None where all categories share the constant beside it, in capitals."""
     dtype: tl.constexpr = sums.dtype.element_ty
     columns = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    is_column = columns < num_categories
-    own_weight = by_category(positive_weight, columns, is_column, POSITIVE_WEIGHT, dtype)[None, :]
-    other_weight = by_category(negative_weight, columns, is_column, NEGATIVE_WEIGHT, dtype)[None, :]
+    is_category = columns < num_categories
+    is_column = columns <= num_categories if HAS_OBJECTNESS else is_category
+    is_objectness = (columns == num_categories)[None, :]  # read only where there is such a column
+    own_weight = by_category(positive_weight, columns, is_category, POSITIVE_WEIGHT, dtype)[None, :]
+    other_weight = by_category(negative_weight, columns, is_category, NEGATIVE_WEIGHT, dtype)[None, :]
 
     loss = tl.zeros([BLOCK_S, BLOCK_C], dtype)
     positive = tl.zeros([BLOCK_S, BLOCK_C], dtype)
@@ -180,6 +190,8 @@ def sigmoid_kernel(
             num_bad += (is_counted & ~has_category & (label != BACKGROUND_LABEL)).to(tl.int32)
             inside = inside & is_counted[:, None]  # what an ignored sample holds is not even read
             is_positive = (label[:, None] == columns[None, :]) & is_counted[:, None]
+            if HAS_OBJECTNESS:
+                is_positive = tl.where(is_objectness, has_category[:, None], is_positive)
         else:
             is_counted = is_sample
             y = tl.load(targets + offsets(n, positions, columns, targets_n, targets_c, targets_m), mask=inside, other=0)
@@ -192,21 +204,25 @@ def sigmoid_kernel(
         num_counted += is_counted.to(tl.int32)
 
         z = tl.load(logits + offsets(n, positions, columns, logits_n, logits_c, logits_m), mask=inside, other=0)
-        z = z.to(dtype) * SCALE
+        z = z.to(dtype)
+        scaled = z * SCALE
         if MARGIN is not None:
-            z += by_category(margin, columns, is_column, MARGIN, dtype)[None, :]
+            scaled += by_category(margin, columns, is_category, MARGIN, dtype)[None, :]
+        z = tl.where(is_objectness, z, scaled) if HAS_OBJECTNESS else scaled
 
         if IS_SOFT:
             entry_weight = own_weight * y + other_weight * (1 - y)
         else:
             entry_weight = tl.where(is_positive, own_weight, other_weight)
         if FOREGROUND_WEIGHT is not None:
-            foreground = by_category(foreground_weight, columns, is_column, FOREGROUND_WEIGHT, dtype)
+            foreground = by_category(foreground_weight, columns, is_category, FOREGROUND_WEIGHT, dtype)
             is_foreground = has_category[:, None] & ~is_positive
             entry_weight = tl.where(is_foreground, entry_weight * foreground[None, :], entry_weight)
         if SAMPLE_WEIGHT is not None:
             by_label = by_category(sample_weight, label, has_category, SAMPLE_WEIGHT, dtype)
             entry_weight *= tl.where(has_category, by_label, 1)[:, None]
+        if HAS_OBJECTNESS:
+            entry_weight = tl.where(is_objectness, 1, entry_weight)
         entry_weight = tl.where(inside, entry_weight, 0)
 
         if quality is not None:
@@ -214,6 +230,8 @@ def sigmoid_kernel(
                 target = tl.load(quality + n * quality_n + positions * quality_m, mask=is_sample, other=0).to(dtype)
                 num_bad += (~((target >= 0) & (target <= 1))).to(tl.int32)
                 target = target[:, None]
+                if HAS_OBJECTNESS:
+                    target = tl.where(is_objectness, 1, target)
             else:
                 entries = offsets(n, positions, columns, quality_n, quality_c, quality_m)
                 target = tl.load(quality + entries, mask=inside, other=0).to(dtype)
@@ -225,13 +243,17 @@ def sigmoid_kernel(
             cost, error, log_distance, rate = hard_terms(z, is_positive)
         slope = error
         if FOCUS is not None:
-            gamma = by_category(focus, columns, is_column, FOCUS, dtype)[None, :]
+            gamma = by_category(focus, columns, is_category, FOCUS, dtype)[None, :]
             modulation = tl.exp(gamma * log_distance)
             slope = modulation * (error + gamma * rate * cost)
-            cost = modulation * cost
+            modulated = modulation * cost
+            if HAS_OBJECTNESS:
+                slope = tl.where(is_objectness, error, slope)
+                modulated = tl.where(is_objectness, cost, modulated)
+            cost = modulated
 
         loss += entry_weight * cost
-        slope = entry_weight * slope * SCALE
+        slope = entry_weight * slope * (tl.where(is_objectness, 1, SCALE) if HAS_OBJECTNESS else SCALE)
         if IS_SOFT:
             positive += entry_weight * SCALE * y * (1 - y - error)
             negative += entry_weight * SCALE * (1 - y) * (y + error)
@@ -242,7 +264,7 @@ def sigmoid_kernel(
             entries = offsets(n, positions, columns, gradient_n, gradient_c, gradient_m)
             tl.store(gradient + entries, slope, mask=is_sample[:, None] & is_column[None, :])
 
-    num_not_finite = store_sums(sums, positive, negative, columns, is_column, num_categories)
+    num_not_finite = store_sums(sums, positive, negative, columns, is_category, num_categories)
     # All programs along the categories see the same samples, but only the first counts them.
     is_first = tl.program_id(1) == 0
     num_counted = tl.where(is_first, tl.sum(num_counted, 0), 0)

@@ -57,8 +57,8 @@ def cross_entropy(
         with_gradient: False computes the loss and the sums alone.
     """
     is_matrix = labels.shape == logits.shape
-    if label_margin is not None and (is_matrix or label_smoothing > 0):
-        raise ValueError("label_margin needs class indices without smoothing: it is that of the one category")
+    if label_margin is not None and is_matrix:
+        raise ValueError("label_margin needs class indices: it is that of the one category")
     layout = Layout(logits)
     dtype = torch.promote_types(logits.dtype, torch.float32)
     inputs = {
@@ -82,7 +82,7 @@ def cross_entropy(
         block_samples, block_categories, num_programs = sample_blocks(layout)
         blocks = {"rows": rows, "BLOCK_S": block_samples, "BLOCK_C": block_categories}
         launches.append(Launch(rows_kernel, (num_programs,), {**inputs, **blocks}))
-    partials = empty_partials(layout, tiles, logits, dtype)
+    partials = empty_partials(layout.num_classes, tiles, logits, dtype)
     gradient = layout.empty_gradient(logits) if with_gradient else None
     arguments = {
         **inputs,

@@ -14,7 +14,7 @@ from torch import Tensor
 from equigrad.losses.inputs import FusedReduction, refuse_normalizer
 from equigrad.losses.kernels.arithmetic import is_finite
 from equigrad.losses.kernels.launch import Launch, run
-from equigrad.losses.kernels.layout import Layout, Tiles
+from equigrad.losses.kernels.layout import Tiles
 
 NUM_TOTALS = tl.constexpr(4)  # loss, counted samples, bad labels or targets, column sums that are not finite
 
@@ -52,10 +52,10 @@ class Pass(NamedTuple):
         return self.result
 
 
-def empty_partials(layout: Layout, tiles: Tiles, like: Tensor, dtype: torch.dtype) -> Partials:
+def empty_partials(num_classes: int, tiles: Tiles, like: Tensor, dtype: torch.dtype) -> Partials:
     """Memory for the programs of a pass."""
     return Partials(
-        like.new_empty(tiles.num_programs, 2, layout.num_classes, dtype=dtype),
+        like.new_empty(tiles.num_programs, 2, num_classes, dtype=dtype),
         like.new_empty(NUM_TOTALS.value, tiles.num_programs * tiles.num_blocks, dtype=torch.float64),
     )
 

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from equigrad.models.backbones.resnets import (
         TORCHVISION as TORCHVISION,
         resnet50 as resnet50,
+        resnet101 as resnet101,
         resnet152 as resnet152,
         resnext50 as resnext50,
     )
     from equigrad.models.backbones.small_conv_net import SmallConvNet as SmallConvNet
     from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
+    from equigrad.models.backbones.timm_networks import dilated_timm as dilated_timm, timm_backbone as timm_backbone
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
@@ -46,8 +48,9 @@ else:
                 "PixelStatistics",
             ],
             "pretrained": ["load_backbone", "read_weights"],
-            "resnets": ["TORCHVISION", "resnet50", "resnet152", "resnext50"],
+            "resnets": ["TORCHVISION", "resnet50", "resnet101", "resnet152", "resnext50"],
             "small_conv_net": ["SmallConvNet"],
             "small_encoder": ["SmallEncoder"],
+            "timm_networks": ["dilated_timm", "timm_backbone"],
         },
     )

@@ -6,16 +6,16 @@ torchvision's names. In a `Segmenter` paths are `backbone.stem`, `backbone.layer
 """
 
 import os
+from typing import Any
 
 from torch import Tensor, nn
-from torchvision.models import ResNet  # type: ignore[import-untyped]
+from torchvision.models import ResNet, ResNet50_Weights, ResNet101_Weights  # type: ignore[import-untyped]
 from torchvision.models.resnet import Bottleneck  # type: ignore[import-untyped]
 
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
 from equigrad.models.backbones.normalization import IMAGENET, Normalization, PixelStatistics
 from equigrad.models.backbones.pretrained import load_backbone, read_weights
-
-Weights = str | os.PathLike[str] | None
+from equigrad.models.backbones.resnets import TORCHVISION, Weights, download
 
 
 class DilatedResNet(ResNet):  # type: ignore[misc]
@@ -54,15 +54,20 @@ class DilatedResNet(ResNet):  # type: ignore[misc]
 def dilated_resnet50(
     weights: Weights = None, *, deep_stem: bool = True, pixels: PixelStatistics = IMAGENET
 ) -> DilatedResNet:
-    """ResNet-50 of stride 8. Weights: None, or a file with torchvision's names, but `stem.0` … for a deep stem."""
-    return _with_weights(DilatedResNet([3, 4, 6, 3], deep_stem=deep_stem, pixels=pixels), weights)
+    """ResNet-50 of stride 8.
+
+    Weights: None, a file with torchvision's names, but `stem.0` … for a deep stem, or, without one, `TORCHVISION`.
+    """
+    backbone = DilatedResNet([3, 4, 6, 3], deep_stem=deep_stem, pixels=pixels)
+    return _with_weights(backbone, weights, ResNet50_Weights.IMAGENET1K_V1)
 
 
 def dilated_resnet101(
     weights: Weights = None, *, deep_stem: bool = True, pixels: PixelStatistics = IMAGENET
 ) -> DilatedResNet:
     """ResNet-101 of stride 8. Weights as for `dilated_resnet50`."""
-    return _with_weights(DilatedResNet([3, 4, 23, 3], deep_stem=deep_stem, pixels=pixels), weights)
+    backbone = DilatedResNet([3, 4, 23, 3], deep_stem=deep_stem, pixels=pixels)
+    return _with_weights(backbone, weights, ResNet101_Weights.IMAGENET1K_V1)
 
 
 def _deep_stem() -> nn.Sequential:
@@ -74,7 +79,11 @@ def _deep_stem() -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _with_weights(backbone: DilatedResNet, weights: Weights) -> DilatedResNet:
-    if weights is not None:
-        load_backbone(backbone, read_weights(weights), os.fspath(weights), left_out=("fc.",))
+def _with_weights(backbone: DilatedResNet, weights: Weights, published: Any) -> DilatedResNet:
+    if weights is None:
+        return backbone
+    if weights == TORCHVISION and backbone.deep_stem:
+        raise ValueError("torchvision's weights have no deep stem: give a file, or --set backbone.deep_stem=false")
+    state = download(published) if weights == TORCHVISION else read_weights(weights)
+    load_backbone(backbone, state, os.fspath(weights))
     return backbone

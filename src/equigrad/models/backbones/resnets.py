@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchvision.models import (  # type: ignore[import-untyped]
     ResNet,
     ResNet50_Weights,
+    ResNet101_Weights,
     ResNet152_Weights,
     ResNeXt50_32X4D_Weights,
 )
@@ -45,19 +46,25 @@ class ResNetFeatures(ResNet):  # type: ignore[misc]
 
 
 def resnet50(weights: Weights = None, *, pixels: PixelStatistics = IMAGENET) -> ResNetFeatures:
-    """ResNet-50, 2,048 features. Weights: None, a file in torchvision's layout, or `TORCHVISION`."""
+    """ResNet-50, 2,048 features. Weights: None, a file with torchvision's names, or `TORCHVISION`."""
     backbone = ResNetFeatures([3, 4, 6, 3], pixels=pixels)
     return _with_weights(backbone, weights, ResNet50_Weights.IMAGENET1K_V1)
 
 
+def resnet101(weights: Weights = None, *, pixels: PixelStatistics = IMAGENET) -> ResNetFeatures:
+    """ResNet-101, 2,048 features. Weights: None, a file in torchvision's layout, or `TORCHVISION`."""
+    backbone = ResNetFeatures([3, 4, 23, 3], pixels=pixels)
+    return _with_weights(backbone, weights, ResNet101_Weights.IMAGENET1K_V1)
+
+
 def resnext50(weights: Weights = None, *, pixels: PixelStatistics = IMAGENET) -> ResNetFeatures:
-    """ResNeXt-50 (32x4d), 2,048 features. Weights: None, a file in torchvision's layout, or `TORCHVISION`."""
+    """ResNeXt-50 (32x4d), 2,048 features. Weights: None, a file with torchvision's names, or `TORCHVISION`."""
     backbone = ResNetFeatures([3, 4, 6, 3], groups=32, width_per_group=4, pixels=pixels)
     return _with_weights(backbone, weights, ResNeXt50_32X4D_Weights.IMAGENET1K_V1)
 
 
 def resnet152(weights: Weights = None, *, pixels: PixelStatistics = IMAGENET) -> ResNetFeatures:
-    """ResNet-152, 2,048 features. Weights: None, a file in torchvision's layout, or `TORCHVISION`."""
+    """ResNet-152, 2,048 features. Weights: None, a file with torchvision's names, or `TORCHVISION`."""
     backbone = ResNetFeatures([3, 8, 36, 3], pixels=pixels)
     return _with_weights(backbone, weights, ResNet152_Weights.IMAGENET1K_V1)
 
@@ -66,7 +73,7 @@ def _with_weights(backbone: ResNetFeatures, weights: Weights, published: Any) ->
     if weights is None:
         return backbone
     state = download(published) if weights == TORCHVISION else read_weights(weights)
-    load_backbone(backbone, state, os.fspath(weights), left_out=("fc.",))
+    load_backbone(backbone, state, os.fspath(weights))
     return backbone
 
 
@@ -75,5 +82,7 @@ def download(published: Any) -> Any:
     try:
         return published.get_state_dict(progress=True, check_hash=True)
     except (urllib.error.URLError, OSError) as error:
-        # URLError is an OSError; a proxy or a full disk raises others.
-        raise OSError(f"cannot download {published.url} ({error}); fetch it elsewhere and give the file") from error
+        # URLError is an OSError, which has the one of the network in it; a proxy or a full disk raises others.
+        cause = getattr(error, "reason", error)
+        text = getattr(cause, "strerror", None) or cause
+        raise OSError(f"cannot download {published.url} ({text}); fetch it elsewhere and give the file") from error

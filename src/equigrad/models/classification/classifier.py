@@ -48,10 +48,12 @@ class Classifier(nn.Module):
         self.classification_loss = classification_loss
         self.scores = scores
         self.teacher = teacher
+        self.sees_features = False
+        """Whether inputs are features (N, D), computed before by the frozen backbone, and not images."""
 
     def features(self, images: Tensor) -> Tensor:
         """What the classifier sees, (N, D)."""
-        features: Tensor = self.backbone(images)
+        features: Tensor = images if self.sees_features else self.backbone(images)
         return features
 
     def logits(self, images: Tensor) -> Tensor:
@@ -65,7 +67,7 @@ class Classifier(nn.Module):
         """In training the losses, otherwise one `{"scores": (C,)}` an image.
 
         Args:
-            images: (N, 3, H, W).
+            images: (N, 3, H, W), or their features; see `sees_features`.
             targets: for training, `targets["labels"]` (N,); with a `targets["normalizer"]`, which a loss of `equigrad`
                 takes, the loss is divided by it and not by the number of samples.
         """
@@ -79,7 +81,7 @@ class Classifier(nn.Module):
         options = {"normalizer": targets["normalizer"]} if "normalizer" in targets else {}
         return {"classification": self.classification_loss(logits, targets["labels"], *extra, **options)}
 
-    def num_counted(self, targets: Mapping[str, Any]) -> int | None:
+    def num_counted(self, targets: Mapping[str, Any]) -> float | None:
         """The samples that the loss is the mean of; None if it is no such mean."""
         return num_counted(self.classification_loss, targets["labels"])
 

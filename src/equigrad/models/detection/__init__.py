@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from equigrad.models.detection.one_stage.paa import paa as paa
     from equigrad.models.detection.one_stage.retinanet import retinanet as retinanet
     from equigrad.models.detection.one_stage.yolox import yolox as yolox, yolox_star as yolox_star
+    from equigrad.models.detection.torchvision_weights import from_torchvision as from_torchvision
     from equigrad.models.detection.two_stage.mask_head import paste_masks as paste_masks
     from equigrad.models.detection.two_stage.rcnn import (
         RCNN as RCNN,
@@ -27,6 +28,7 @@ else:
             "one_stage.paa": ["paa"],
             "one_stage.retinanet": ["retinanet"],
             "one_stage.yolox": ["yolox", "yolox_star"],
+            "torchvision_weights": ["from_torchvision"],
             "two_stage.mask_head": ["paste_masks"],
             "two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
         },

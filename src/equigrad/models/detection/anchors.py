@@ -21,6 +21,7 @@ class AnchorGrid:
         scales: sides of the anchors in strides.
         ratios: height / width; the area stays that of the square.
         centre_offset: position of the centres in their cells: 0.5, or 0 for the top left corner.
+        whole_pixels: sides of the square are cut, and corners rounded, to whole pixels, as in torchvision.
         legacy_pixels: anchors end on pixel x2, 1 less, and their shapes are rounded at scale 1 (see `boxes`): with
             offset 0.5 the corners are integers, as in the published improved baseline.
     """
@@ -32,6 +33,7 @@ class AnchorGrid:
         *,
         ratios: Sequence[float] = (1.0,),
         centre_offset: float = 0.5,
+        whole_pixels: bool = False,
         legacy_pixels: bool = False,
     ) -> None:
         for name, values in {"strides": strides, "scales": scales, "ratios": ratios}.items():
@@ -41,6 +43,7 @@ class AnchorGrid:
         self.scales = tuple(scales)
         self.ratios = tuple(ratios)
         self.centre_offset = centre_offset
+        self.whole_pixels = whole_pixels
         self.legacy_pixels = legacy_pixels
         self._latest: tuple[object, list[Tensor]] | None = None
         self._shapes: dict[torch.device, list[Tensor]] = {}
@@ -60,16 +63,22 @@ class AnchorGrid:
 
         The latest result is cached, because sizes repeat. Do not change the tensors in place.
         """
-        if len(feature_sizes) != len(self.strides):
-            raise ValueError(f"expected feature sizes of {len(self.strides)} levels, got {len(feature_sizes)}")
         device = torch.get_default_device() if device is None else torch.device(device)
         key = (tuple(map(tuple, feature_sizes)), device, dtype)
         if self._latest is None or self._latest[0] != key:
-            # Where they are used: a copy from the host would wait for the device whenever the size of a batch changes.
-            made_on = torch.device("cpu") if device.type == "mps" else device  # Apple's GPUs have no float64
-            levels = zip(self.strides, feature_sizes, self._shapes_on(made_on), strict=True)
-            self._latest = key, [self._level(*level).to(device, dtype) for level in levels]
+            self._latest = key, self.levels(feature_sizes, device, dtype)
         return self._latest[1]
+
+    def levels(
+        self, feature_sizes: Sequence[tuple[int, int]], device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> list[Tensor]:
+        """The same without a cache, for sizes that are symbols."""
+        if len(feature_sizes) != len(self.strides):
+            raise ValueError(f"expected feature sizes of {len(self.strides)} levels, got {len(feature_sizes)}")
+        # Where they are used: a copy from the host would wait for the device whenever the size of a batch changes.
+        made_on = torch.device("cpu") if device.type == "mps" else device  # Apple's GPUs have no float64
+        levels = zip(self.strides, feature_sizes, self._shapes_on(made_on), strict=True)
+        return [self._level(*level).to(device, dtype) for level in levels]
 
     def _level(self, stride: int, size: tuple[int, int], shapes: Tensor) -> Tensor:
         steps = (torch.arange(length, dtype=torch.float64, device=shapes.device) for length in size)
@@ -87,6 +96,11 @@ class AnchorGrid:
     def _around_centre(self, stride: int) -> Tensor:
         """Anchors (A, 4) of a cell, relative to their centre."""
         ratios = torch.tensor(self.ratios, dtype=torch.float64)
+        if self.whole_pixels:
+            squares = torch.tensor([int(stride * scale) for scale in self.scales], dtype=torch.float64)
+            sizes = torch.stack([1 / ratios.sqrt(), ratios.sqrt()], -1)[:, None] * squares[None, :, None]
+            corners = (sizes / 2).round()
+            return torch.cat([-corners, corners], -1).reshape(-1, 4)
         widths = stride / ratios.sqrt()
         heights = widths * ratios
         if self.legacy_pixels:

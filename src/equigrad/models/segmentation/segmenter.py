@@ -124,7 +124,7 @@ class Segmenter(nn.Module):
             losses["auxiliary_loss"] = self.auxiliary.weight * auxiliary_loss
         return losses
 
-    def num_counted(self, targets: Mapping[str, Any]) -> int | None:
+    def num_counted(self, targets: Mapping[str, Any]) -> float | None:
         """The pixels that every loss is the mean of; None if they are no such means."""
         labels = targets["labels"].long().masked_fill(targets["labels"] == VOID, IGNORE)
         losses = [self.classification_loss]

@@ -39,7 +39,7 @@ class LabelResolutionLoss(nn.Module):
         loss: Tensor = self.loss(F.interpolate(logits, size=labels.shape[-2:], mode="bilinear"), labels, **options)
         return loss
 
-    def num_counted(self, labels: Tensor) -> int | None:
+    def num_counted(self, labels: Tensor) -> float | None:
         """The pixels that the loss is the mean of; None if it is no such mean."""
         return num_counted(self.loss, labels)
 
@@ -105,7 +105,7 @@ class TiledLoss(nn.Module):
         loss: Tensor = _KnownGradient.apply(logits, (total / divisor).to(gradient.dtype), gradient.div_(divisor))
         return loss
 
-    def num_counted(self, labels: Tensor) -> int | None:
+    def num_counted(self, labels: Tensor) -> float | None:
         """The pixels that the loss is the mean of."""
         return num_counted(self.loss, labels)
 

@@ -59,7 +59,7 @@ SIGMOID_EQL = sigmoid_eql(SigmoidEql())
 SEESAW_COSINE = replace(SEESAW, classifier=CosineLayer(temperature=20.0, bias=True, norm_offset=1e-6))
 SOFTMAX_EQL_COSINE = replace(SOFTMAX_EQL, classifier=CosineLayer())
 
-RoIMethodName = Literal["ce", "bce", "norcal", "bags", "seesaw", "softmax_eql", "sigmoid_eql"]
+RoIMethodName = Literal["ce", "bce", "norcal", "bags", "seesaw", "seesaw_cosine", "softmax_eql", "sigmoid_eql"]
 
 METHODS: dict[RoIMethodName, RoIMethod] = {
     "ce": CE,
@@ -67,6 +67,7 @@ METHODS: dict[RoIMethodName, RoIMethod] = {
     "norcal": NORCAL,
     "bags": BAGS,
     "seesaw": SEESAW,
+    "seesaw_cosine": SEESAW_COSINE,
     "softmax_eql": SOFTMAX_EQL,
     "sigmoid_eql": SIGMOID_EQL,
 }

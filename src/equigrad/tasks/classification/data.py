@@ -4,14 +4,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+import torch
+
 from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyphs.layout import GlyphData, glyph_images
 from equigrad.data.glyphs.scenes import PORTRAIT, Split
+from equigrad.data.held_out import held_out_of_each_category
 from equigrad.data.images import transforms
-from equigrad.data.images.lists import ImageDataset, ImageList
+from equigrad.data.images.dataset import ImageDataset
+from equigrad.data.images.lists import ImageList
 from equigrad.data.images.published_lists import Benchmark, read_published
 from equigrad.data.images.readers import read_images
-from equigrad.data.images.stores import ArrayStore
+from equigrad.data.images.stores import ArrayStore, store_exists
+
+_TEST_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,28 +73,37 @@ class OwnImages:
     Args:
         train: a list of lines `path label`, a folder (or `.zip` file) with a folder of images for each category, a
             `.npz` file of arrays, or the folder of CIFAR's binary version.
-        test: the same.
+        test: the same; None holds a fifth of the training images of each category out.
         root: what the paths of a list start from, a folder, a `.zip` or a `.npz` file; None is the folder of the list.
         size: of the images the model sees.
         photographs: random crops, flips and colour jitter, for photographs; else only small shifts.
+        decode_size: decode training images from JPEG files at a half, a quarter or an eighth of their size, as long as
+            both sides keep so many pixels: faster for large photographs, with other pixels; None is the full size.
     """
 
     train: Path = Path("train")
-    test: Path = Path("test")
+    test: Path | None = Path("test")
     root: Path | None = None
     size: int = 224
     photographs: bool = True
+    decode_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_decode_size(self.decode_size)
 
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Read both sets; the test set has the categories of the training set."""
         for name, source in (("data.train", self.train), ("data.test", self.test)):
-            if not source.exists():
+            if source is not None and not store_exists(source):
                 raise FileNotFoundError(f"{source}: no such list or folder; name yours with --set {name}=…")
         train = read_images(self.train, self.root)
-        test = read_images(self.test, self.root, split="test", class_names=train.class_names)
+        if self.test is None:
+            train, test = _without_held_out(train)
+        else:
+            test = read_images(self.test, self.root, split="test", class_names=train.class_names)
         small = transforms.small_train_transform
         augment = transforms.train_transform(self.size) if self.photographs else small(self.size)
-        return ImageDataset(train, augment), ImageDataset(test, self.evaluation_transform())
+        return ImageDataset(train, augment, self.decode_size), ImageDataset(test, self.evaluation_transform())
 
     def evaluation_transform(self) -> transforms.Transform:
         """What happens to test images."""
@@ -105,6 +120,8 @@ class PublishedImages:
         lists: the folder of the lists.
         size: of the images the model sees.
         color_jitter: of the training images.
+        decode_size: decode training images from JPEG files at a half, a quarter or an eighth of their size, as long as
+            both sides keep so many pixels: faster for large photographs, with other pixels; None is the full size.
     """
 
     benchmark: Benchmark
@@ -112,16 +129,34 @@ class PublishedImages:
     lists: Path | None = None
     size: int = 224
     color_jitter: float = 0.4
+    decode_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_decode_size(self.decode_size)
 
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Read the published training and test lists; FileNotFoundError says which files to place where."""
         read = partial(read_published, self.benchmark, self.root, lists=self.lists)
         augment = transforms.train_transform(self.size, color_jitter=self.color_jitter)
-        return ImageDataset(read("train"), augment), ImageDataset(read("test"), self.evaluation_transform())
+        train = ImageDataset(read("train"), augment, self.decode_size)
+        return train, ImageDataset(read("test"), self.evaluation_transform())
 
     def evaluation_transform(self) -> transforms.Transform:
         """What happens to test images."""
         return _centre(self.size)
+
+
+def check_decode_size(decode_size: int | None) -> None:
+    """Refuse what no image can have."""
+    if decode_size is not None and decode_size < 1:
+        raise ValueError(f"decode_size must be above 0, got {decode_size}")
+
+
+def _without_held_out(images: ImageList) -> tuple[ImageList, ImageList]:
+    if images.category_counts.max() < 2:
+        raise ValueError(f"{images.source}: no category has two images or more; name a test set with --set data.test=…")
+    kept, test = held_out_of_each_category(torch.as_tensor(images.labels), _TEST_SHARE)
+    return images.subset(kept.sort().values.numpy()), images.subset(test.sort().values.numpy())
 
 
 def _centre(size: int) -> transforms.Transform:

@@ -1,4 +1,4 @@
-"""A trained classifier on single images."""
+"""A trained classifier on images of any source."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,13 +6,14 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from equigrad.analysis.pictures.predictions import PredictedImage, RankedLabel, draw_labels
 from equigrad.data.frequency import Counts, shot_split
-from equigrad.tasks.classification.top_predictions import NUM_BEST
+from equigrad.data.images.sources import ImageSource
+from equigrad.tasks.classification.prediction import Classification
+from equigrad.tasks.prediction import check_threshold
 
 
 class LabelPredictor:
-    """From an image to its best categories, as a picture and as a line.
+    """From images to their categories.
 
     Args:
         model: in evaluation mode, gives `[{"scores": (C,)}]`.
@@ -28,19 +29,30 @@ class LabelPredictor:
         class_names: Sequence[str],
         category_counts: Counts,
     ) -> None:
-        self.model, self.transform, self.class_names = model, transform, class_names
+        self.model, self.transform, self.names = model, transform, tuple(class_names)
         groups = shot_split(category_counts)
         self.group_of = {int(label): group for group, members in groups.items() for label in members}
-        self.device = next(model.parameters()).device
 
     @torch.no_grad()
-    def __call__(self, image: Image.Image) -> PredictedImage:
-        """The best categories of an RGB image."""
-        scores = self.model(self.transform(image).unsqueeze(0).to(self.device))[0]["scores"].float().cpu()
-        best = scores.topk(min(NUM_BEST, len(scores)))
-        labels = [
-            RankedLabel(self.class_names[label], score, self.group_of[label])
-            for score, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    def __call__(self, sources: Sequence[ImageSource], threshold: float | None = None) -> list[Classification]:
+        """The categories of each image that reach the threshold, by default all."""
+        threshold = 0.0 if threshold is None else threshold
+        check_threshold(threshold)
+        batch = torch.stack([self.transform(source.read()) for source in sources])
+        predictions = self.model(batch.to(next(self.model.parameters()).device))
+        return [
+            self._classification(source, prediction["scores"].float().cpu(), threshold)
+            for source, prediction in zip(sources, predictions, strict=True)
         ]
-        line = ", ".join(f"{label.name} {100 * label.score:.1f} % ({label.group})" for label in labels)
-        return PredictedImage(draw_labels(image, labels), line)
+
+    def _classification(self, source: ImageSource, scores: Tensor, threshold: float) -> Classification:
+        scores, order = scores.sort(descending=True, stable=True)
+        num_found = int((scores >= threshold).sum())
+        labels = order[:num_found].tolist()
+        return Classification(
+            source,
+            order[:num_found].numpy(),
+            tuple(self.names[label] for label in labels),
+            scores[:num_found].numpy(),
+            tuple(self.group_of[label] for label in labels),
+        )

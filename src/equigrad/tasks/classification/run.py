@@ -1,22 +1,23 @@
 """A run of image classification, read from top to bottom: data, model, training, evaluation, results."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset
 
 import equigrad
 from equigrad.analysis.history import Evaluation
-from equigrad.analysis.pictures.predictions import PredictedImage
+from equigrad.data.feature_cache import FeatureDataset, cache_features
 from equigrad.data.frequency import Counts
-from equigrad.data.images.lists import ImageDataset
+from equigrad.data.images.dataset import ImageDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
-from equigrad.engine.distributed import best_accelerator
+from equigrad.engine.distributed import from_first_rank, join_ranks, ranks
+from equigrad.engine.loading import TestLoader
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.run_files import EVALUATION
@@ -26,13 +27,17 @@ from equigrad.tasks.classification.predictor import LabelPredictor
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.classification.top_predictions import TopPredictions
 from equigrad.tasks.losses import CategoryCounts
+from equigrad.tasks.progress import ProgressLine, data_summary, tested_batches
 from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.samplers import Sampler
+from equigrad.tasks.start import shown_weights, started_model
 from equigrad.tasks.weights import with_weights_of
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-    from PIL import Image
+
+
+Images = ImageDataset | FeatureDataset
 
 
 def train(
@@ -49,67 +54,83 @@ def train(
     """
     fabric = launch(precision=recipe.precision, seed=recipe.training.seed, accelerator=recipe.device)
     train_set, test_set = recipe.data.load()
-    model = build_model(recipe, train_set.category_counts)
+    with shown_weights(shown=fabric.is_global_zero):
+        model = build_model(recipe, train_set.category_counts, train_set.class_names)
     sampler = build_sampler(recipe, train_set)
+    trained_on, tested_on = _with_features(recipe, model, fabric, train_set, test_set)
     result = None
     with Training(
         fabric,
         model,
-        train_set,
+        trained_on,
         sampler,
         recipe.training,
         folder,
         resume=resume,
         sample_name=train_set.sample_name,
         recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
+        data_summary=data_summary(len(train_set), train_set.category_counts),
         command=command,
     ) as training:
+        if fabric.is_global_zero:
+            remove_results(folder)  # of a run that goes on
+        fabric.barrier()  # no rank writes new results before that
         while training.run_to_evaluation():
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(evaluated, train_set, test_set, fabric)
+                result = evaluate_model(recipe, evaluated, train_set, tested_on, training)
             training.log_evaluation(result.metrics)
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(evaluated, train_set, test_set, fabric)
+                result = evaluate_model(recipe, evaluated, train_set, tested_on, training)
         if fabric.is_global_zero and result is not None and not training.interrupted:
             result.save(folder)
-        elif fabric.is_global_zero:
-            remove_results(folder)
     return training.result
 
 
-def evaluate(recipe: ClassificationRecipe, folder: Path) -> EvaluationResult:
-    """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
+def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:
+    """Evaluate the newest weights of a run on its test set, shared among the ranks; every rank must call.
+
+    Args:
+        recipe: the settings.
+        folder: of the run, in which the first rank keeps what comes out.
+        weights: run folder to take the weights from; None is `folder`.
+    """
+    device = join_ranks()
     train_set, test_set = recipe.data.load()
-    model = trained_model(recipe, train_set.category_counts, folder).to(best_accelerator())
-    result = evaluate_model(model, train_set, test_set)
-    result.save(folder)
+    model = trained_model(recipe, train_set.category_counts, weights or folder).to(device)
+    result = evaluate_model(recipe, model, train_set, test_set)
+    if ranks()[0] == 0:
+        result.save(folder)
     return result
 
 
-def predictor(recipe: ClassificationRecipe, folder: Path) -> "Callable[[Image.Image], PredictedImage]":
-    """From an image to what the newest weights of a run say about it; the data set is not needed."""
-    if (folder / EVALUATION).exists():
-        categories = Evaluation.load(folder).categories
-        names = [category.name for category in categories]
-        counts = np.array([category.count for category in categories], dtype=np.int64)
-    else:  # an interrupted run
-        train_set, _ = recipe.data.load()
-        names, counts = list(train_set.class_names), train_set.category_counts
-    model = trained_model(recipe, counts, folder).to(best_accelerator())
+def predictor(recipe: ClassificationRecipe, folder: Path) -> LabelPredictor:
+    """From images to what the newest weights of a run say about them; the data set is not needed."""
+    names, counts = categories_of_run(recipe, folder)
+    model = trained_model(recipe, counts, folder)
     return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts)
 
 
-def build_model(recipe: ClassificationRecipe, category_counts: Counts) -> Classifier:
-    """The model before its first step."""
+def categories_of_run(recipe: ClassificationRecipe, folder: Path) -> tuple[Sequence[str], Counts]:
+    """Names and training images of the categories, from the run folder or, if it was interrupted, from its data."""
+    if (folder / EVALUATION).exists():
+        return Evaluation.load(folder).names_and_counts()
+    train_set, _ = recipe.data.load()
+    return train_set.class_names, train_set.category_counts
+
+
+def build_model(recipe: ClassificationRecipe, category_counts: Counts, class_names: Sequence[str] = ()) -> Classifier:
+    """The model before its first step; names of the categories say which of them a run in `init` has."""
     method = recipe.method
-    if method.needs_init and recipe.init is None:
-        raise EngineError("this recipe starts from a finished run: give its folder with --set init=RUN")
-    init = None if recipe.init is None else load_weights(recipe.init)
+    if not method.needs_init:
+        return started_model(recipe, lambda backbone: _assemble(recipe, backbone.build(), category_counts), class_names)
+    if recipe.init is None:
+        raise EngineError("this recipe starts from a finished run: give its folder with --init RUN")
+    init = load_weights(recipe.init)
     # Weights from a run replace those of the backbone, unless the run is the teacher.
-    backbone = recipe.backbone if init is None or method.distils else without_weights(recipe.backbone)
+    backbone = recipe.backbone if method.distils else without_weights(recipe.backbone)
     model = _assemble(recipe, backbone.build(), category_counts, teacher_weights=init)
-    if init is not None and not method.distils:
+    if not method.distils:
         _load_features(model, init, recipe.init)
     if method.second_stage is not None:
         method.second_stage.change(model)
@@ -124,7 +145,7 @@ def trained_model(recipe: ClassificationRecipe, category_counts: Counts, folder:
     return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
-def build_sampler(recipe: ClassificationRecipe, train_set: ImageDataset) -> Sampler:
+def build_sampler(recipe: ClassificationRecipe, train_set: Images) -> Sampler:
     """Order of the training images."""
     labels, seed = torch.as_tensor(train_set.labels), recipe.training.seed
     if recipe.method.sampler == "class_balanced":
@@ -135,22 +156,50 @@ def build_sampler(recipe: ClassificationRecipe, train_set: ImageDataset) -> Samp
     return ShuffledSampler(len(train_set), seed=seed)
 
 
+def _with_features(
+    recipe: ClassificationRecipe, model: Classifier, fabric: "Fabric", train_set: ImageDataset, test_set: ImageDataset
+) -> tuple[Images, Images]:
+    """Both sets as the model sees them: as images, or as cached features of its frozen backbone."""
+    folder = recipe.feature_cache
+    if folder is None:
+        return train_set, test_set
+    if getattr(recipe.backbone, "weights", "") is None and recipe.init is None:
+        raise EngineError("a frozen backbone needs weights: --set backbone.weights=FILE")
+    if recipe.training.channels_last:
+        model.to(memory_format=torch.channels_last)
+    cached = partial(cache_features, model.backbone, num_workers=recipe.training.num_workers, device=fabric.device)
+    plain = {"training": ImageDataset(train_set.images, test_set.transform), "test": test_set}
+    if fabric.is_global_zero:
+        for name, images in plain.items():
+            cached(images, folder, progress=ProgressLine(f"features of {name} images"))
+    from_first_rank(None)  # the others wait
+    model.sees_features = True
+    return cached(plain["training"], folder), cached(plain["test"], folder)
+
+
 @torch.no_grad()
 def evaluate_model(
-    model: nn.Module, train_set: ImageDataset, test_set: ImageDataset, fabric: "Fabric | None" = None
+    recipe: ClassificationRecipe,
+    model: nn.Module,
+    train_set: ImageDataset,
+    test_set: Images,
+    training: Training | None = None,
 ) -> EvaluationResult:
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
-    rank, num_ranks = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
-    share = Subset(test_set, range(rank, len(test_set), num_ranks))
     device = next(model.parameters()).device
-    evaluator = ClassificationEvaluator(train_set.category_counts, train_set.class_names)
+    evaluator = ClassificationEvaluator(train_set.category_counts, train_set.class_names, convention=recipe.shot_groups)
     top = TopPredictions()
-    loader: DataLoader[Any] = DataLoader(share, batch_size=256, num_workers=0)
-    for images, targets in loader:
+    # Features are in memory: nothing is read.
+    num_workers = 0 if isinstance(test_set, FeatureDataset) else recipe.training.num_workers
+    loader = TestLoader(test_set, batch_size=recipe.test_batch_size, num_workers=num_workers)
+    for images, targets in tested_batches(loader, len(loader.share), training):
         predictions = model(images.to(device))
         evaluator.add(predictions, targets)
         top.add(predictions, targets)
-    arrays = {**top.gathered(fabric), "class_names": np.asarray(train_set.class_names, dtype=np.str_)}
+    arrays = {
+        **top.gathered(),
+        "class_names": np.asarray(train_set.class_names, dtype=np.str_),
+    }
     return EvaluationResult(evaluator.result(), evaluator.per_category(), arrays)
 
 

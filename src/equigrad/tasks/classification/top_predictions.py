@@ -4,7 +4,7 @@ predictions/test.npz    paths (N,), labels (N,), top (N, 5) categories, scores (
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equigrad.engine.distributed import gather_objects
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
 
 NUM_BEST = 5
 
@@ -39,10 +36,9 @@ class TopPredictions:
             }
         )
 
-    def gathered(self, fabric: "Fabric | None" = None) -> dict[str, NDArray[Any]]:
+    def gathered(self) -> dict[str, NDArray[Any]]:
         """Those of all ranks in the order of the test set; every rank must call."""
-        per_rank = [self._batches] if fabric is None else gather_objects(fabric, self._batches)
-        batches = [batch for batches in per_rank for batch in batches]
+        batches = [batch for batches in gather_objects(self._batches) for batch in batches]
         joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         order = np.argsort(joined.pop("index"), kind="stable")
         return {name: values[order] for name, values in joined.items()}

@@ -6,21 +6,25 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.dataset import DetectionDataset
-from equigrad.data.detection.formats.coco_json import read_coco
-from equigrad.data.detection.formats.openimages import read_openimages
+from equigrad.data.detection.formats.coco_index import indexed_coco
+from equigrad.data.detection.formats.openimages import OpenImagesData
+from equigrad.data.detection.formats.openimages_index import indexed_openimages
 from equigrad.data.frequency import Counts, exponential_profile, load_frequencies, pick_categories
 from equigrad.data.glyphs.files import write_detection
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.glyphs.scenes import SCENE
 from equigrad.data.glyphs.writing import MANIFEST
 from equigrad.data.held_out import held_out
+from equigrad.data.images.stores import store_exists
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, Protocol as Benchmark
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
 
 IouTypes = tuple[Literal["bbox", "segm"], ...]
+Images = NDArray[np.int64]
 
 
 class Evaluator(Protocol):
@@ -43,12 +47,19 @@ class DetectionSets:
     Args:
         train: training images.
         test: test images.
-        evaluator: from a folder for predictions, and what is compared, to the evaluator of the test set.
+        evaluator: from a folder for predictions, what is compared, and the indices of some test images or None for all,
+            to the evaluator of these images.
     """
 
     train: DetectionDataset
     test: DetectionDataset
-    evaluator: Callable[[Path, IouTypes], Evaluator]
+    evaluator: Callable[[Path, IouTypes, Images | None], Evaluator]
+
+    def minival(self, num_images: int | None) -> Images | None:
+        """Indices of so many test images, drawn at random, the same each time; None if that is all of them."""
+        if num_images is None or num_images >= len(self.test):
+            return None
+        return np.sort(np.random.default_rng(0).permutation(len(self.test))[:num_images])
 
 
 @dataclass(frozen=True)
@@ -77,22 +88,25 @@ class CocoFiles:
         """Read the annotations of both sets; without a test file a share of the training images is held out."""
         for field in ("train", "test", "images", "test_images"):
             path: Path | None = getattr(self, field)
-            if path is not None and not path.exists():
+            if path is not None and not store_exists(path):
                 raise FileNotFoundError(f"{path}: no such file or folder; name yours with --set data.{field}=…")
-        train = read_coco(self.train)
+        train = indexed_coco(self.train)
         if self.test is None:
             train, test = held_out(train, self.test_share)
         else:
-            test = read_coco(self.test)
+            test = indexed_coco(self.test)
             check_same_categories(train, test)
         if with_masks and test.segmentations is None:  # training would end before anybody noticed
             raise ValueError(f"{test.source}: expected a segmentation in its annotations, to evaluate masks")
-        train_set = DetectionDataset(train, self.images, with_masks=with_masks, keep_empty=self.keep_empty)
+        train_set = DetectionDataset(
+            train, self.images, with_masks=with_masks, dense_masks=False, keep_empty=self.keep_empty
+        )
         test_set = DetectionDataset(test, self.test_images or self.images)
 
-        def evaluator(folder: Path, iou_types: IouTypes) -> DetectionEvaluator:
+        def evaluator(folder: Path, iou_types: IouTypes, images: Images | None = None) -> DetectionEvaluator:
+            tested = test if images is None else test.subset(images)
             counts = train.category_counts
-            return DetectionEvaluator(test, folder, iou_types=iou_types, protocol=self.benchmark, train_counts=counts)
+            return DetectionEvaluator(tested, folder, iou_types=iou_types, protocol=self.benchmark, train_counts=counts)
 
         return DetectionSets(train_set, test_set, evaluator)
 
@@ -105,33 +119,37 @@ class OpenImages:
         root: folder of the CSV files and the hierarchy; docs/openimages.md names them.
         images: folder with the folders `train` and `validation` of images.
         sizes: folder with the image sizes `train.csv` and `validation.csv`; None reads them from the images.
+        expand_boxes: train on every box once more for each ancestor of its category; the released code does not.
         expand_detections: count detections for the ancestors of their category, too.
     """
 
     root: Path = Path("openimages")
     images: Path = Path("openimages/images")
     sizes: Path | None = None
+    expand_boxes: bool = False
     expand_detections: bool = True
 
     def load(self, *, with_masks: bool) -> DetectionSets:
-        """Read both sets; a training box counts for the ancestors of its category, as the challenge's boxes do."""
+        """Read both sets; the groups of categories follow from the boxes as published, without ancestors."""
         if with_masks:
             raise ValueError("OpenImages is read without masks: choose a detector of boxes")
         for field, folder in (("root", self.root), ("images", self.images)):
             if not folder.exists():
                 raise FileNotFoundError(f"{folder}: no such folder; name yours with --set data.{field}=…")
-        train = self._read("train").with_ancestors().detection
-        test = self._read("validation")
+        published, test = self._read("train"), self._read("validation")
+        train = (published.with_ancestors() if self.expand_boxes else published).detection
 
-        def evaluator(folder: Path, iou_types: IouTypes) -> OpenImagesEvaluator:
-            return OpenImagesEvaluator(test, train.instance_counts, expand_detections=self.expand_detections)
+        def evaluator(folder: Path, iou_types: IouTypes, images: Images | None = None) -> OpenImagesEvaluator:
+            tested = test if images is None else test.subset(images)
+            counts = published.detection.instance_counts
+            return OpenImagesEvaluator(tested, counts, expand_detections=self.expand_detections)
 
         train_set = DetectionDataset(train, self.images / "train", keep_empty=False)
         return DetectionSets(train_set, DetectionDataset(test.detection, self.images / "validation"), evaluator)
 
-    def _read(self, split: Literal["train", "validation"]) -> Any:
+    def _read(self, split: Literal["train", "validation"]) -> OpenImagesData:
         sizes = None if self.sizes is None else self.sizes / f"{split}.csv"
-        return read_openimages(self.root, split, images=self.images / split, sizes=sizes)
+        return indexed_openimages(self.root, split, images=self.images / split, sizes=sizes)
 
 
 @dataclass(frozen=True)

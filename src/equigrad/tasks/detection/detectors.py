@@ -15,7 +15,7 @@ from equigrad.models.detection.one_stage.fcos import fcos
 from equigrad.models.detection.one_stage.paa import paa
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
-from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from equigrad.models.detection.two_stage.rcnn import BoxLoss, Version, faster_rcnn
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.tasks.losses import CategoryCounts
 from equigrad.tasks.methods import DenseMethod, RoIMethod
@@ -27,9 +27,13 @@ class RetinaNet:
 
     Args:
         prior: probability that each sigmoid starts with.
+        group_norm: in the towers, as in torchvision's version 2.
+        torchvision_anchors: where torchvision has them, for its weights.
     """
 
     prior: float = 0.01
+    group_norm: bool = False
+    torchvision_anchors: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
@@ -42,9 +46,11 @@ class Fcos:
 
     Args:
         prior: probability that each sigmoid starts with.
+        torchvision_points: where torchvision has them, and its scores, for its weights.
     """
 
     prior: float = 0.01
+    torchvision_points: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
@@ -144,9 +150,12 @@ class RCNN:
         num_features: of the two layers before the classifier.
         num_mask_channels: of the mask branch.
         sampling_ratio: points a bin of a RoI is averaged over, along each side.
+        aligned: RoIs are pooled with pixel centres at halves; False is torchvision's pooling.
+        box_loss: of both stages; smooth L1 turns linear at 1 / 9.
         anchor_scale: side of the anchors, in strides.
         num_proposals: of an image, at most.
         rois: which proposals are trained on.
+        version: of torchvision's heads; 2 has more convolutions, with batch norms.
     """
 
     with_masks: bool = False
@@ -154,9 +163,12 @@ class RCNN:
     num_features: int = 1024
     num_mask_channels: int = 256
     sampling_ratio: int = 2
+    aligned: bool = False
+    box_loss: BoxLoss = "smooth_l1"
     anchor_scale: int = 8
     num_proposals: int = 1000
     rois: RoISampler = field(default_factory=RoISampler)
+    version: Version = 1
 
     def build(self, pyramid: nn.Module, method: RoIMethod, counts: CategoryCounts) -> nn.Module:
         """The model before its first step."""
@@ -170,9 +182,12 @@ class RCNN:
             divide_by_rois=method.divide_by_rois,
             class_agnostic=self.class_agnostic,
             with_masks=self.with_masks,
+            version=self.version,
             num_features=self.num_features,
             num_mask_channels=self.num_mask_channels,
             sampling_ratio=self.sampling_ratio,
+            aligned=self.aligned,
+            box_loss=self.box_loss,
             anchor_scale=self.anchor_scale,
             num_proposals=self.num_proposals,
             sampler=self.rois,

@@ -1,37 +1,33 @@
 """A run of detection or instance segmentation, read from top to bottom: data, model, training, evaluation, results."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import Subset
 
-from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.data.detection.transformed_dataset import TransformedDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
-from equigrad.engine.distributed import best_accelerator
-from equigrad.engine.loading import leave_signals_to_the_training
+from equigrad.engine.distributed import join_ranks, ranks
+from equigrad.engine.loading import TestLoader
 from equigrad.run_files import CATEGORIES, PREDICTIONS
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.sampling.presence import CategoryPresence
-from equigrad.tasks.backbones import without_weights
+from equigrad.tasks.backbones import PyramidBackbone, without_weights
 from equigrad.tasks.categories import TrainedCategories
-from equigrad.tasks.detection.data import DetectionSets, GlyphObjects
+from equigrad.tasks.detection.data import DetectionSets, GlyphObjects, Images
 from equigrad.tasks.detection.original_image import to_original_image
 from equigrad.tasks.detection.predictor import DetectionPredictor
 from equigrad.tasks.detection.recipe import DetectionRecipe
-from equigrad.tasks.progress import with_progress
+from equigrad.tasks.progress import tail_summary, tested_batches
 from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.samplers import Sampler
+from equigrad.tasks.start import shown_weights, started_model
 from equigrad.tasks.weights import with_weights_of
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
-    from PIL import Image
 
 
 def train(
@@ -49,9 +45,8 @@ def train(
     fabric = launch(precision=recipe.precision, seed=recipe.training.seed, accelerator=recipe.device)
     sets = recipe.data.load(with_masks=recipe.with_masks)
     categories = TrainedCategories.of(sets.train.data)
-    if fabric.is_global_zero:
-        print(sets.train.describe(), flush=True)
-    model = build_model(recipe, categories)
+    with shown_weights(shown=fabric.is_global_zero):
+        model = build_model(recipe, categories)
     train_set = recipe.preprocessing.training(sets.train)
     sampler = build_sampler(recipe, sets.train)
     result = None
@@ -66,47 +61,65 @@ def train(
         collate=recipe.preprocessing.collate(),
         sample_name=sets.train.sample_name,
         recipe={**source, "num_classes": len(categories), "num_images": len(sets.train)},
+        data_summary=f"{sets.train.describe()}; {tail_summary(categories.image_counts)}",
         command=command,
     ) as training:
         if fabric.is_global_zero:
+            remove_results(folder)  # of a run that goes on
             categories.save(folder)
+        fabric.barrier()  # no rank writes new results before that
+        part = sets.minival(recipe.check_images)
         while training.run_to_evaluation():
+            check, result = None, None
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, fabric)
-            training.log_evaluation(result.metrics)
+                if part is not None:
+                    check = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, training, images=part)
+                if part is None or training.is_last_step:
+                    result = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, training)
+            training.log_evaluation(result.metrics if result else {}, check.metrics if check else None)
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, fabric)
+                result = evaluate_model(recipe, evaluated, sets, folder / PREDICTIONS, training)
         if fabric.is_global_zero and result is not None and not training.interrupted:
             result.save(folder)
-        elif fabric.is_global_zero:
-            remove_results(folder)
     return training.result
 
 
-def evaluate(recipe: DetectionRecipe, folder: Path) -> EvaluationResult:
-    """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
-    sets = _stored_sets(recipe)
+def evaluate(recipe: DetectionRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:
+    """Evaluate the newest weights of a run on its test set, shared among the ranks; every rank must call.
+
+    Args:
+        recipe: the settings.
+        folder: of the run, in which the first rank keeps what comes out.
+        weights: run folder to take the weights from; None is `folder`.
+    """
+    device = join_ranks()
+    sets = stored_sets(recipe)
     categories = TrainedCategories.of(sets.train.data)
-    model = trained_model(recipe, categories, folder).to(best_accelerator())
+    model = trained_model(recipe, categories, weights or folder).to(device)
     result = evaluate_model(recipe, model, sets, folder / PREDICTIONS)
-    categories.save(folder)
-    result.save(folder)
+    if ranks()[0] == 0:
+        categories.save(folder)
+        result.save(folder)
     return result
 
 
-def predictor(recipe: DetectionRecipe, folder: Path) -> "Callable[[Image.Image], PredictedImage]":
-    """From an image to what the newest weights of a run see in it; the data set is not needed."""
-    if (folder / CATEGORIES).exists():
-        categories = TrainedCategories.load(folder)
-    else:  # a folder that lost it
-        categories = TrainedCategories.of(_stored_sets(recipe).train.data)
-    model = trained_model(recipe, categories, folder).to(best_accelerator())
+def predictor(recipe: DetectionRecipe, folder: Path) -> DetectionPredictor:
+    """From images to what the newest weights of a run see in them; the data set is not needed."""
+    categories = categories_of_run(recipe, folder)
+    model = trained_model(recipe, categories, folder)
     preprocessing = recipe.preprocessing
     return DetectionPredictor(model, categories, preprocessing.testing(), preprocessing.collate(), recipe.shown)
 
 
-def _stored_sets(recipe: DetectionRecipe) -> DetectionSets:
+def categories_of_run(recipe: DetectionRecipe, folder: Path) -> TrainedCategories:
+    """The categories of a run, from its folder or, if that lost them, from its data."""
+    if (folder / CATEGORIES).exists():
+        return TrainedCategories.load(folder)
+    return TrainedCategories.of(stored_sets(recipe).train.data)
+
+
+def stored_sets(recipe: DetectionRecipe) -> DetectionSets:
     """The data of a finished run, whose folder may come from anybody: nothing is drawn where its recipe says."""
     if isinstance(recipe.data, GlyphObjects) and not recipe.data.is_drawn:
         root = recipe.data.root
@@ -117,10 +130,10 @@ def _stored_sets(recipe: DetectionRecipe) -> DetectionSets:
 def build_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:
     """The model before its first step."""
     if recipe.second_stage is None:
-        return recipe.detector.build(recipe.backbone.build(), recipe.method, categories.counts)  # type: ignore[arg-type]
+        return started_model(recipe, lambda backbone: _assemble(recipe, backbone, categories), categories.names)
     if recipe.init is None:
-        raise EngineError("this recipe starts from a finished run: give its folder with --set init=RUN")
-    model = _untrained_model(recipe, categories)
+        raise EngineError("this recipe starts from a finished run: give its folder with --init RUN")
+    model = _assemble(recipe, without_weights(recipe.backbone), categories)
     try:
         recipe.second_stage.load(model, load_weights(recipe.init))
     except (ValueError, RuntimeError) as error:
@@ -131,15 +144,14 @@ def build_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Mo
 
 def trained_model(recipe: DetectionRecipe, categories: TrainedCategories, folder: Path) -> nn.Module:
     """The newest model of a run, for evaluation."""
-    model = _untrained_model(recipe, categories)
+    model = _assemble(recipe, without_weights(recipe.backbone), categories)
     if recipe.second_stage is not None:
         recipe.second_stage.change(model)
     return with_weights_of(model, folder, channels_last=recipe.training.channels_last)
 
 
-def _untrained_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:
-    backbone = without_weights(recipe.backbone).build()
-    return recipe.detector.build(backbone, recipe.method, categories.counts)  # type: ignore[arg-type]
+def _assemble(recipe: DetectionRecipe, backbone: PyramidBackbone, categories: TrainedCategories) -> nn.Module:
+    return recipe.detector.build(backbone.build(), recipe.method, categories.counts)  # type: ignore[arg-type]
 
 
 def build_sampler(recipe: DetectionRecipe, train_set: DetectionDataset) -> Sampler:
@@ -147,7 +159,8 @@ def build_sampler(recipe: DetectionRecipe, train_set: DetectionDataset) -> Sampl
     seed = recipe.training.seed
     if recipe.sampler == "random":
         return ShuffledSampler(len(train_set), seed=seed)
-    images, labels = (torch.from_numpy(column) for column in train_set.presence)
+    # Copies: the arrays of an index cannot be written to, which torch warns of.
+    images, labels = (torch.tensor(column, dtype=torch.int64) for column in train_set.presence)
     presence = CategoryPresence(images, labels, len(train_set), train_set.data.num_classes)
     if recipe.sampler == "class_balanced":
         return ClassBalancedSampler(presence, seed=seed)
@@ -156,30 +169,34 @@ def build_sampler(recipe: DetectionRecipe, train_set: DetectionDataset) -> Sampl
 
 @torch.no_grad()
 def evaluate_model(
-    recipe: DetectionRecipe, model: nn.Module, sets: DetectionSets, folder: Path, fabric: "Fabric | None" = None
+    recipe: DetectionRecipe,
+    model: nn.Module,
+    sets: DetectionSets,
+    folder: Path,
+    training: Training | None = None,
+    *,
+    images: Images | None = None,
 ) -> EvaluationResult:
-    """Detect in the whole test set, shared among the ranks so that each image counts once; every rank must call.
+    """Detect in the test set, shared among the ranks so that each image counts once; every rank must call.
 
     Args:
         recipe: the settings.
         model: in evaluation mode.
         sets: with the test set.
         folder: for predictions.
-        fabric: of the run; None is one process.
+        training: that is evaluated; None is one process.
+        images: indices of the test images; None is all.
     """
-    rank, num_ranks = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
-    share = range(rank, len(sets.test), num_ranks)
-    evaluator = sets.evaluator(folder, ("bbox", "segm") if recipe.with_masks else ("bbox",))
-    test_set = TransformedDataset(sets.test, recipe.preprocessing.testing())
-    loader: DataLoader[Any] = DataLoader(
-        Subset(test_set, share),  # type: ignore[arg-type]
+    evaluator = sets.evaluator(folder, ("bbox", "segm") if recipe.with_masks else ("bbox",), images)
+    test_set: Any = TransformedDataset(sets.test, recipe.preprocessing.testing())
+    loader = TestLoader(
+        test_set if images is None else Subset(test_set, images.tolist()),
         batch_size=recipe.test_batch_size,
-        collate_fn=recipe.preprocessing.collate(),
         num_workers=recipe.training.num_workers,
-        worker_init_fn=leave_signals_to_the_training,
+        collate=recipe.preprocessing.collate(),
     )
     device = next(model.parameters()).device
-    for images, targets in with_progress(loader, len(share)) if rank == 0 else loader:
-        predictions = model(images.to(device), targets)
+    for batch, targets in tested_batches(loader, len(loader.share), training):
+        predictions = model(batch.to(device), targets)
         evaluator.add([to_original_image(*pair) for pair in zip(predictions, targets, strict=True)], targets)
     return EvaluationResult(evaluator.result(), evaluator.per_category())

@@ -10,12 +10,12 @@ from equigrad.data.segmentation.category_pixels import count_pixels, show_progre
 from equigrad.data.segmentation.data import SegmentationData, SegmentationDataset
 from equigrad.data.segmentation.readers import read_ade20k, read_camvid, read_label_folders
 from equigrad.data.segmentation.transforms import evaluation_transform, train_transform
-from equigrad.engine.distributed import from_first_rank
+from equigrad.engine.distributed import from_first_rank, ranks
 from equigrad.evaluation.segmentation import GroupBy
 from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
 
 if TYPE_CHECKING:
-    from lightning.fabric import Fabric
+    pass
 
 Sets = tuple[SegmentationDataset, SegmentationDataset]
 Size = tuple[int, int]
@@ -146,12 +146,12 @@ SegmentationSource = GlyphScenes | Ade20k | LabelFolders | CamVid
 """
 
 
-def training_pixels(train_set: SegmentationDataset, num_workers: int, fabric: "Fabric | None" = None) -> Counts:
+def training_pixels(train_set: SegmentationDataset, num_workers: int) -> Counts:
     """Training pixels of each category, (C,), counted by the first rank; finds label maps that are wrong on the way."""
     counts: Any = None
-    if fabric is None or fabric.is_global_zero:
+    if ranks()[0] == 0:
         counts = count_pixels(train_set.data, num_workers=num_workers, progress=show_progress).pixel_counts
-    pixels: Counts = counts if fabric is None else from_first_rank(fabric, counts)
+    pixels: Counts = from_first_rank(counts)
     return pixels
 
 

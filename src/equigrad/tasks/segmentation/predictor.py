@@ -1,49 +1,43 @@
-"""A trained segmenter on single images."""
+"""A trained segmenter on images of any source."""
 
-import io
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
-from equigrad.analysis.pictures.overlays import overlays_png
-from equigrad.analysis.pictures.predictions import PredictedImage
-
-_NUM_NAMED = 5  # categories in the line
+from equigrad.data.images.sources import ImageSource
+from equigrad.labels import BACKGROUND
+from equigrad.tasks.equal_shapes import equal_shapes
+from equigrad.tasks.prediction import check_threshold
+from equigrad.tasks.segmentation.prediction import Segmentation
 
 
 class SegmentationPredictor:
-    """From an image to its categories: an overlay with a legend, and a line with the largest.
+    """From images to their label maps.
 
     Args:
-        model: in evaluation mode, gives `[{"labels": (H, W)}]`.
+        model: in evaluation mode, gives `[{"labels": (H, W), "scores": (H, W)}]`.
         class_names: C names.
         tail: categories of the tail group, which are outlined and marked as rare.
     """
 
     def __init__(self, model: nn.Module, class_names: Sequence[str], tail: Collection[int]) -> None:
-        self.model, self.class_names, self.tail = model, class_names, tail
-        self.device = next(model.parameters()).device
+        self.model, self.names, self.tail = model, tuple(class_names), frozenset(tail)
 
     @torch.no_grad()
-    def __call__(self, image: Image.Image) -> PredictedImage:
-        """The categories of an RGB image."""
-        pixels = np.array(image)
-        batch = torch.from_numpy(pixels).permute(2, 0, 1)[None].to(self.device)
-        labels = self.model(batch)[0]["labels"].cpu().numpy()
-        overlay = overlays_png(pixels, {"prediction": labels}, self.class_names, rare=self.tail)
-        picture = Image.open(io.BytesIO(overlay)).convert("RGB")
-        return PredictedImage(picture, self._line(np.bincount(labels.ravel()) / labels.size))
-
-    def _line(self, shares: NDArray[np.float64]) -> str:
-        largest = np.argsort(-shares, kind="stable")[:_NUM_NAMED]
-        named = [
-            f"{self.class_names[label]} {100 * shares[label]:.1f} %{' (tail)' if label in self.tail else ''}"
-            for label in largest.tolist()
-            if shares[label]
+    def __call__(self, sources: Sequence[ImageSource], threshold: float | None = None) -> list[Segmentation]:
+        """A label map for each image; pixels below the threshold, by default none, have no category."""
+        check_threshold(threshold or 0.0)
+        images = [torch.from_numpy(np.array(source.read())).permute(2, 0, 1) for source in sources]
+        device = next(self.model.parameters()).device
+        found: dict[int, Tensor] = {}
+        for indices in equal_shapes(images):
+            predictions = self.model(torch.stack([images[index] for index in indices]).to(device))
+            for index, prediction in zip(indices, predictions, strict=True):
+                labels = prediction["labels"].short()
+                found[index] = labels.masked_fill(prediction["scores"] < threshold, BACKGROUND) if threshold else labels
+        return [
+            Segmentation(source, found[index].cpu().numpy(), self.names, self.tail)
+            for index, source in enumerate(sources)
         ]
-        more = int((shares > 0).sum()) - len(named)
-        return ", ".join(named) + (f" and {more} more" if more else "")

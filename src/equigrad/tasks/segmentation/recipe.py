@@ -1,10 +1,12 @@
 """The settings of a semantic segmentation run."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from equigrad.engine import TrainSettings
 from equigrad.engine.distributed import Device, Precision
+from equigrad.engine.settings import check_positive
 from equigrad.tasks.backbones import SegmentationBackbone
 from equigrad.tasks.methods import Method
 from equigrad.tasks.segmentation.data import SegmentationSource
@@ -29,9 +31,11 @@ class SegmentationRecipe:
         loss_at: where logits and labels meet: at the size of the labels, there but in tiles to save memory, or at that
             of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
         window: side of the sliding windows of inference, which overlap by a third; None is the whole image at once.
+        test_batch_size: images that are read together in the test; those of one size are predicted at once.
         keeps_label_maps: write the prediction for every test image as an index PNG into the run folder.
         precision: of the arithmetic.
         device: where it runs; "auto" takes a GPU if there is one.
+        init: weights to start from, a file or the folder of a run; None is the backbone's.
         table: of the paper, that the recipe is a row of.
         row: in that table.
     """
@@ -44,8 +48,13 @@ class SegmentationRecipe:
     auxiliary: AuxiliaryLoss = "ce"
     loss_at: LossResolution = "labels"
     window: int | None = None
+    test_batch_size: int = 1
     keeps_label_maps: bool = False
     precision: Precision = "32"
     device: Device = "auto"
+    init: Path | None = None
     table: str = ""
     row: str = ""
+
+    def __post_init__(self) -> None:
+        check_positive("test_batch_size", self.test_batch_size)

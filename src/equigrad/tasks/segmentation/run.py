@@ -1,24 +1,23 @@
 """A run of semantic segmentation, read from top to bottom: data, model, training, evaluation, results."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset
 
 import equigrad
 from equigrad.analysis.history import Evaluation
-from equigrad.analysis.pictures.predictions import PredictedImage
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.engine import Training, TrainResult, launch
-from equigrad.engine.distributed import best_accelerator
-from equigrad.engine.loading import leave_signals_to_the_training
+from equigrad.engine.distributed import join_ranks, ranks
+from equigrad.engine.loading import TestLoader
 from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.files import write_atomically
 from equigrad.models.segmentation.segmenter import Inference, Resolution, Segmenter, build_segmenter
@@ -27,15 +26,15 @@ from equigrad.models.segmentation.upsampled_loss import DecoderResolutionLoss, L
 from equigrad.run_files import EVALUATION, LABEL_MAPS
 from equigrad.sampling import ShuffledSampler
 from equigrad.tasks.backbones import without_weights
+from equigrad.tasks.equal_shapes import equal_shapes
 from equigrad.tasks.losses import CategoryCounts
+from equigrad.tasks.progress import data_summary, tested_batches
 from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.segmentation.data import training_pixels
 from equigrad.tasks.segmentation.predictor import SegmentationPredictor
 from equigrad.tasks.segmentation.recipe import LossResolution, SegmentationRecipe
+from equigrad.tasks.start import shown_weights, started_model
 from equigrad.tasks.weights import with_weights_of
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
 
 _RESOLUTIONS: dict[LossResolution, Resolution] = {
     "labels": LabelResolutionLoss,
@@ -58,8 +57,9 @@ def train(
     """
     fabric = launch(precision=recipe.precision, seed=recipe.training.seed, accelerator=recipe.device)
     train_set, test_set = recipe.data.load()
-    counts = training_pixels(train_set, recipe.training.num_workers, fabric)
-    model = build_model(recipe, counts)
+    counts = training_pixels(train_set, recipe.training.num_workers)
+    with shown_weights(shown=fabric.is_global_zero):
+        model = build_model(recipe, counts, train_set.class_names)
     sampler = build_sampler(recipe, train_set)
     result = None
     with Training(
@@ -73,49 +73,61 @@ def train(
         collate=collate_segmentation,
         sample_name=train_set.sample_name,
         recipe={**source, "num_classes": len(counts), "num_images": len(train_set)},
+        data_summary=data_summary(len(train_set), counts, unit="pixels"),
         command=command,
     ) as training:
+        if fabric.is_global_zero:
+            remove_results(folder)  # of a run that goes on
+        fabric.barrier()  # no rank writes new results before that
         while training.run_to_evaluation():
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(recipe, evaluated, counts, test_set, folder, fabric)
+                result = evaluate_model(recipe, evaluated, counts, test_set, folder, training)
             training.log_evaluation(result.metrics)
         if result is None and not training.interrupted:  # resumed when all steps were done
             with training.evaluation_model() as evaluated:
-                result = evaluate_model(recipe, evaluated, counts, test_set, folder, fabric)
+                result = evaluate_model(recipe, evaluated, counts, test_set, folder, training)
         if fabric.is_global_zero and result is not None and not training.interrupted:
             result.save(folder)
-        elif fabric.is_global_zero:
-            remove_results(folder)
     return training.result
 
 
-def evaluate(recipe: SegmentationRecipe, folder: Path) -> EvaluationResult:
-    """Evaluate the newest weights of a run on its test set, and keep what comes out in its folder."""
+def evaluate(recipe: SegmentationRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:
+    """Evaluate the newest weights of a run on its test set, shared among the ranks; every rank must call.
+
+    Args:
+        recipe: the settings.
+        folder: of the run, in which the first rank keeps what comes out.
+        weights: run folder to take the weights from; None is `folder`.
+    """
+    device = join_ranks()
     train_set, test_set = recipe.data.load()
     counts = training_pixels(train_set, recipe.training.num_workers)
-    model = trained_model(recipe, counts, folder).to(best_accelerator())
+    model = trained_model(recipe, counts, weights or folder).to(device)
     result = evaluate_model(recipe, model, counts, test_set, folder)
-    result.save(folder)
+    if ranks()[0] == 0:
+        result.save(folder)
     return result
 
 
-def predictor(recipe: SegmentationRecipe, folder: Path) -> Callable[[Image.Image], PredictedImage]:
-    """From an image to what the newest weights of a run say about it; the data set is not needed."""
-    if (folder / EVALUATION).exists():
-        categories = Evaluation.load(folder).categories
-        names: Sequence[str] = [category.name for category in categories]
-        counts = np.array([category.count for category in categories], dtype=np.int64)
-    else:  # an interrupted run
-        train_set, _ = recipe.data.load()
-        names, counts = train_set.class_names, training_pixels(train_set, recipe.training.num_workers)
+def predictor(recipe: SegmentationRecipe, folder: Path) -> SegmentationPredictor:
+    """From images to what the newest weights of a run say about them; the data set is not needed."""
+    names, counts = categories_of_run(recipe, folder)
     groups = SegmentationEvaluator(names, counts, group_by=recipe.data.group_by).groups
-    model = trained_model(recipe, counts, folder).to(best_accelerator())
+    model = trained_model(recipe, counts, folder)
     return SegmentationPredictor(model, names, set(groups[-1].tolist()))
 
 
-def build_model(recipe: SegmentationRecipe, pixel_counts: Counts) -> Segmenter:
-    """The model before its first step."""
-    return _assemble(recipe, recipe.backbone.build(), pixel_counts)
+def categories_of_run(recipe: SegmentationRecipe, folder: Path) -> tuple[Sequence[str], Counts]:
+    """Names and training pixels of the categories, from the run folder or, if it was interrupted, from its data."""
+    if (folder / EVALUATION).exists():
+        return Evaluation.load(folder).names_and_counts()
+    train_set, _ = recipe.data.load()
+    return train_set.class_names, training_pixels(train_set, recipe.training.num_workers)
+
+
+def build_model(recipe: SegmentationRecipe, pixel_counts: Counts, class_names: Sequence[str] = ()) -> Segmenter:
+    """The model before its first step; names of the categories say which of them a run in `init` has."""
+    return started_model(recipe, lambda backbone: _assemble(recipe, backbone.build(), pixel_counts), class_names)
 
 
 def trained_model(recipe: SegmentationRecipe, pixel_counts: Counts, folder: Path) -> Segmenter:
@@ -137,25 +149,24 @@ def evaluate_model(
     pixel_counts: Counts,
     test_set: SegmentationDataset,
     folder: Path,
-    fabric: "Fabric | None" = None,
+    training: Training | None = None,
 ) -> EvaluationResult:
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
-    rank, num_ranks = (fabric.global_rank, fabric.world_size) if fabric is not None else (0, 1)
-    share = range(rank, len(test_set), num_ranks)
     evaluator = SegmentationEvaluator(test_set.class_names, pixel_counts, group_by=recipe.data.group_by)
     device = next(model.parameters()).device
-    loader: DataLoader[Any] = DataLoader(
-        Subset(test_set, share),
-        batch_size=1,  # images have sizes of their own
-        collate_fn=collate_segmentation,
-        num_workers=recipe.training.num_workers,
-        worker_init_fn=leave_signals_to_the_training,
+    loader = TestLoader(
+        test_set, batch_size=recipe.test_batch_size, num_workers=recipe.training.num_workers, collate=_unstacked
     )
-    for index, (images, targets) in zip(share, loader, strict=True):
-        predictions = model(images.to(device))
-        evaluator.add(predictions, targets)
-        if recipe.keeps_label_maps:
-            _save_label_map(predictions[0]["labels"], folder, test_set.data.names[index])
+    names = iter([test_set.data.names[index] for index in loader.share])
+    for images, targets in tested_batches(loader, len(loader.share), training):
+        batch_names = list(islice(names, len(images)))
+        for alike in equal_shapes(images):
+            batch, batch_targets = collate_segmentation([(images[index], targets[index]) for index in alike])
+            predictions = model(batch.to(device))
+            evaluator.add(predictions, batch_targets)
+            if recipe.keeps_label_maps:
+                for index, prediction in zip(alike, predictions, strict=True):
+                    _save_label_map(prediction["labels"], folder, batch_names[index])
     confusion = evaluator.confusion().numpy()
     arrays = {"confusion": confusion, "class_names": np.asarray(evaluator.class_names, dtype=np.str_)}
     return EvaluationResult(evaluator.result(), evaluator.per_category(), arrays)
@@ -186,6 +197,11 @@ def _inference(recipe: SegmentationRecipe) -> Inference:
     if recipe.window is None:
         return WholeImage(scale)
     return SlidingWindow(recipe.window, max(2 * recipe.window // 3, 1), scale=scale)
+
+
+def _unstacked(samples: Sequence[tuple[Tensor, Any]]) -> tuple[list[Tensor], list[Any]]:
+    """Test images have sizes of their own."""
+    return [image for image, _ in samples], [targets for _, targets in samples]
 
 
 def _save_label_map(labels: Tensor, folder: Path, name: str) -> None:

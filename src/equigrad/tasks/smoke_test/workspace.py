@@ -13,6 +13,7 @@ from torch import nn
 
 from equigrad.engine import TrainSettings
 from equigrad.models.backbones.frozen_norm import FrozenNorm
+from equigrad.models.backbones.pretrained import StateDict
 from equigrad.models.backbones.resnets import TORCHVISION
 from equigrad.tasks.backbones import Backbone, with_weights, without_weights
 from equigrad.tasks.classification import run as classification
@@ -119,7 +120,8 @@ class Workspace:
 
     def _without_download(self, backbone: Backbone) -> Backbone:
         """The backbone with generated weights in a file like the real one."""
-        if getattr(backbone, "weights", None) not in REAL_WEIGHTS:
+        real = getattr(backbone, "weights", None)
+        if real not in REAL_WEIGHTS:
             return backbone
         if backbone not in self._weights:
             network = without_weights(backbone).build()
@@ -127,7 +129,7 @@ class Workspace:
                 if isinstance(module, nn.BatchNorm2d | FrozenNorm) and path.endswith("bn3"):
                     nn.init.zeros_(module.weight)
             self._weights[backbone] = self.folder / f"weights_{len(self._weights)}.pth"
-            torch.save(network.state_dict(), self._weights[backbone])
+            torch.save(_as_published(network.state_dict(), real), self._weights[backbone])
         return with_weights(backbone, str(self._weights[backbone]))
 
     def _classification_samples(self, recipe: ClassificationRecipe) -> int:
@@ -155,6 +157,14 @@ def describe_schedule(training: TrainSettings, num_samples: int | None = None) -
         total = training.schedule.total_steps(-(-num_samples // training.batch_size))
         parts.append(f"{total:,} steps")
     return "; ".join(parts)
+
+
+def _as_published(state: StateDict, real: str) -> dict[str, Any]:
+    """The content of a file as torchvision and mmcv publish it: a whole classifier, and no pyramid."""
+    network = {name.removeprefix("body."): value for name, value in state.items() if not name.startswith("fpn.")}
+    num_features = network["layer4.0.conv3.weight"].shape[0]
+    whole = {**network, "fc.weight": torch.zeros(1000, num_features), "fc.bias": torch.zeros(1000)}
+    return {"meta": {}, "state_dict": whole} if real.endswith("_v1c.pth") else whole
 
 
 def _train(recipe: Recipe, folder: Path) -> None:

@@ -12,6 +12,8 @@ from equigrad.data.detection.formats.openimages import (
     CLASSES_FILE,
     HIERARCHY_FILE,
     LABELS_FILE,
+    is_openimages,
+    openimages_totals,
     read_classes,
     read_openimages,
 )
@@ -113,6 +115,15 @@ def test_a_detection_data_set_serves_it(root):
     assert image.shape == (3, 20, 40)
     assert target["boxes"].tolist() == [[0, 0, 40, 10], [0, 0, 20, 10]]
     assert target["labels"].tolist() == [DOG, CAR]
+
+
+def test_a_part_of_the_images_keeps_their_boxes_flags_and_verified_labels(data):
+    part = data.subset(np.array([2, 0]))
+    assert part.image_names.tolist() == [b"0009bad4d8539bb4", b"0001eeaf4aed83f9"]
+    assert part.detection.offsets.tolist() == [0, 0, 2]
+    assert (part.detection.ids.tolist(), part.is_group_of.tolist()) == ([2, 3], [False, True])
+    assert [part.positive[image].tolist() for image in range(2)] == [[], [DOG, CAR]]
+    assert [part.negative[image].tolist() for image in range(2)] == [[ANIMAL], []]
 
 
 def test_group_of_boxes_can_be_left_out(data):
@@ -262,3 +273,14 @@ def test_the_500_classes_are_read_in_their_order(tmp_path):
     assert len(mids) == 500
     assert (mids[0], names[0]) == ("/m/061hd_", "Infant bed")
     assert [int(row["id"]) for row in rows] == list(range(1, 501))
+
+
+def test_totals_of_both_splits_are_counted_without_any_image(root):
+    assert is_openimages(root)
+    names = ("Animal", "Dog, or hound", "Car")
+    assert openimages_totals(root) == {"train": (names, 1, 2), "validation": (names, 3, 4)}
+    (root / BOXES_FILE.format(split="train")).unlink()
+    assert openimages_totals(root).keys() == {"validation"}
+    (root / BOXES_FILE.format(split="validation")).unlink()
+    with pytest.raises(FileNotFoundError, match=r"expected challenge-2019-train-detection-bbox\.csv"):
+        openimages_totals(root)

@@ -136,3 +136,10 @@ def test_a_hostile_annotation_is_refused(folder, tmp_path, text, message):
     refused = refusal(convert_voc, folder, tmp_path / "a.json")
     assert refused.startswith(str(folder / "Annotations" / "a.xml"))
     assert message in refused
+
+
+def test_names_beside_the_annotations_or_in_a_file_keep_their_order(folder, tmp_path):
+    (folder / "classes.txt").write_text("eel\ndog\ncat\n")
+    assert read_coco(convert_voc(folder, tmp_path / "a.json")).categories.names == ("eel", "dog", "cat")
+    (tmp_path / "names.txt").write_text("dog\ncat\n")
+    assert read_coco(convert_voc(folder, tmp_path / "a.json", tmp_path / "names.txt")).labels.tolist() == [0, 1]

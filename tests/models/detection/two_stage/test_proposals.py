@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.rpn import RegionProposalNetwork
 
 from equigrad.models.detection.two_stage.proposals import proposal_network
 
@@ -57,3 +58,22 @@ def test_training_gives_both_losses_with_a_gradient_of_the_head(num_samples):
     assert_close(losses["loss_objectness"], torch.tensor(2.0).log(), atol=0.05, rtol=0)
     sum(losses.values()).backward()
     assert all((parameter.grad != 0).any() for parameter in network.head.parameters())
+
+
+def loss_inputs():
+    generator = torch.Generator().manual_seed(0)
+    labels = [torch.tensor([1.0, 0.0, -1.0, 1.0, 0.0, 0.0])]
+    values, wanted = torch.randn(6, 4, generator=generator), [torch.randn(6, 4, generator=generator)]
+    return torch.randn(6, 1, generator=generator), values, labels, wanted
+
+
+def test_losses_are_torchvisions():
+    network, inputs = proposal_network(8, (4, 8)), loss_inputs()
+    theirs = RegionProposalNetwork.compute_loss(network, *inputs)
+    assert_close(network.compute_loss(*inputs), theirs)
+
+
+def test_the_box_loss_can_be_plain_l1():
+    objectness, values, labels, wanted = loss_inputs()
+    _, box = proposal_network(8, (4, 8), box_beta=0.0).compute_loss(objectness, values, labels, wanted)
+    assert_close(box, (values - wanted[0])[[0, 3]].abs().sum() / 5)  # five anchors are sampled, two are positive

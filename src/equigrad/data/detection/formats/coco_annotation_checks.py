@@ -1,6 +1,7 @@
 """Checks of the annotations of a COCO or LVIS file: fields, boxes, areas and masks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,6 +23,34 @@ _TOLERANCE = 1.0  # pixels an annotation may extend beyond its image: tools diff
 _Record = dict[str, Any]
 
 
+@dataclass
+class _Corners:
+    """Whether boxes look like x1, y1, x2, y2: many leave their image as x, y, width, height, but fit as corners.
+
+    Right boxes hardly ever leave their image, and one that does is no second corner by chance: x2 > x1 and y2 > y1
+    hold for all corners, but only for boxes near the upper left corner of their image otherwise.
+    """
+
+    num_boxes: int = 0
+    num_leaving: int = 0  # of the image as x, y, width, height
+    num_fitting: int = 0  # into the image as corners
+    first: str = ""
+
+    def add(self, name: str, box: list[float], image: Any) -> None:
+        x, y, width, height = box
+        right, bottom = image.width + _TOLERANCE, image.height + _TOLERANCE
+        self.num_boxes += 1
+        self.num_fitting += x < width <= right and y < height <= bottom
+        if x + width > right or y + height > bottom:
+            self.num_leaving += 1
+            self.first = self.first or f"{name}: {box} in an image of height {image.height} and width {image.width}"
+
+    def report(self, found: FindingCollector) -> None:
+        if self.num_leaving >= max(3, 0.1 * self.num_boxes) and self.num_fitting >= 0.99 * self.num_boxes:
+            remedy = "write [x1, y1, x2 - x1, y2 - y1] as bbox"
+            found.add("boxes that look like x1, y1, x2, y2", f"{self.first}: {remedy}", self.num_boxes)
+
+
 def check_annotations(
     found: FindingCollector,
     records: Sequence[msgspec.Raw],
@@ -33,18 +62,20 @@ def check_annotations(
     contents: set[int] = set()
     maskless: list[str] = []
     num_masks = 0
+    corners = _Corners()
     for name, record in objects(found, "annotation", records):
         _check_id(found, name, record, ids)
         image = _owner(found, name, record, "image_id", "images", images)
         category = _owner(found, name, record, "category_id", "categories", categories)
         if image is not None and category is not None:
             _check_content(found, name, record, image, category, contents)
-        _check_numbers(found, name, record, image)
+        _check_numbers(found, name, record, image, corners)
         if record.get("segmentation"):
             num_masks += 1
             _check_mask(found, name, record, image)
         else:
             maskless.append(name)
+    corners.report(found)
     if num_masks and maskless:
         found.add("annotations without mask where others have one", maskless[0], len(maskless))
     if not records:
@@ -91,7 +122,7 @@ def _check_content(
     contents.add(content)
 
 
-def _check_numbers(found: FindingCollector, name: str, record: _Record, image: Any) -> None:
+def _check_numbers(found: FindingCollector, name: str, record: _Record, image: Any, corners: _Corners) -> None:
     if record.get("iscrowd", 0) not in (0, 1):
         wrong_field(found, "annotations", name, record, "iscrowd", "0 or 1")
     box = record.get("bbox")
@@ -102,6 +133,8 @@ def _check_numbers(found: FindingCollector, name: str, record: _Record, image: A
         found.add("boxes that are not finite or beyond any image", f"{name}: {box}")
         return
     _check_box(found, name, box, image)
+    if image is not None:
+        corners.add(name, box, image)
     area = record.get("area")
     if area is None:
         return

@@ -12,12 +12,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.data.detection.data import Categories, CategoryLists, DetectionData
+from equigrad.data.detection.data import Categories, CategoryLists, DetectionData, take_ranges
 from equigrad.data.detection.formats.class_hierarchy import ClassHierarchy, read_hierarchy
 from equigrad.data.detection.formats.csv_blocks import CsvBlock, csv_blocks
 from equigrad.data.detection.formats.openimages_sizes import (
@@ -61,6 +61,16 @@ class OpenImagesData:
     def negative(self) -> CategoryLists | None:
         """Categories verified to be absent from an image; None if they were not read."""
         return self.detection.negative
+
+    def subset(self, images: NDArray[np.int64]) -> "OpenImagesData":
+        """Some of the images, in the given order; all categories stay."""
+        return replace(
+            self,
+            detection=self.detection.subset(images),
+            image_names=self.image_names[images],
+            is_group_of=take_ranges(self.detection.offsets, images, self.is_group_of)[1],
+            positive=None if self.positive is None else self.positive.take(images),
+        )
 
     def without_groups(self) -> "OpenImagesData":
         """The data without group-of boxes."""
@@ -142,6 +152,32 @@ def read_openimages(
     )
     positive = None if labels is None else _lists(labels, image_names, confidence=1)
     return OpenImagesData(detection, image_names, mids, boxes["IsGroupOf"][order] == 1, positive, hierarchy)
+
+
+def is_openimages(folder: Path) -> bool:
+    """Whether a folder has the files of the challenge."""
+    return (folder / CLASSES_FILE).is_file()
+
+
+def openimages_totals(folder: Path) -> dict[Split, tuple[tuple[str, ...], int, int]]:
+    """Names of the categories, images and boxes of each split that is there, without opening any image.
+
+    All rows are checked. Images count that have a box or a verified label.
+    """
+    mids, names = read_classes(_existing_file(folder, CLASSES_FILE))
+    read_hierarchy(_existing_file(folder, HIERARCHY_FILE), mids)
+    totals: dict[Split, tuple[tuple[str, ...], int, int]] = {}
+    for split in get_args(Split):
+        if not (folder / BOXES_FILE.format(split=split)).is_file():
+            continue
+        boxes = _read_rows(folder / BOXES_FILE.format(split=split), mids, dict.fromkeys(_SIDES, "f8"))
+        heads = [boxes.heads]
+        if (labels := folder / LABELS_FILE.format(split=split)).is_file():
+            heads.append(_read_rows(labels, mids, {"Confidence": "f8"}).heads)
+        totals[split] = names, len(np.unique(np.concatenate(heads))), len(boxes["labels"])
+    if not totals:
+        raise FileNotFoundError(f"{folder}: expected {BOXES_FILE.format(split='train')}, or that of validation")
+    return totals
 
 
 def read_classes(file: str | os.PathLike[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from equigrad.data.detection.formats.category_names import category_names
 from equigrad.data.detection.formats.coco_json import write_coco
+from equigrad.data.detection.formats.voc_masks import mask_area, read_object_masks
 from equigrad.data.images.paths import inside, linked_inside
 from equigrad.data.images.sizes import file_image_size
 from equigrad.data.text_files import read_small, text_lines
+
+NAMES_FILE = "classes.txt"
+"""Not of VOC itself: names the categories in order, also those that no image of the split has."""
 
 _MAX_DEPTH = 32
 _MAX_BYTES = 1 << 24  # of an XML file: some 50,000 objects
@@ -35,35 +40,48 @@ class _Element:
         return next(self.all(tag), None)
 
 
+def is_voc(folder: Path) -> bool:
+    """Whether a folder has the layout that `convert_voc` reads."""
+    return (folder / "Annotations").is_dir() or any(folder.glob("*.xml"))
+
+
 def convert_voc(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    names: Sequence[str] | None = None,
+    names: Sequence[str] | str | os.PathLike[str] | None = None,
     *,
     split: str | None = None,
 ) -> Path:
     """Write the boxes of a VOC folder as COCO JSON; image paths are relative to the folder.
 
     VOC counts pixels from 1 and includes the last one: xmin 1, xmax 10 is a box from 0 with width 10. Objects marked
-    difficult become crowds: they are neither trained on nor counted as missed, as in VOC's own evaluation.
+    difficult become crowds: they are neither trained on nor counted as missed, as in VOC's own evaluation. Where the
+    folder has `SegmentationObject/<image>.png`, its pixels of value k are the mask of the k-th object.
 
     Args:
         folder: has `Annotations` or the XML files themselves; images are in `JPEGImages` or beside the XML files.
         output: the COCO file to write.
-        names: the categories in order; None takes all that occur, sorted.
+        names: the categories in order, or a file with one name on each line or YAML with `names`. None reads
+            `classes.txt` in the folder, or else takes all that occur, sorted.
         split: convert only the images listed in `ImageSets/Main/<split>.txt`.
     """
     folder = Path(folder)
     files = _annotation_files(folder, split)
     documents = [(file, _parse(linked_inside(file, folder))) for file in files]
-    ids = {name: index + 1 for index, name in enumerate(names or _names(documents))}
+    if names is None and (folder / NAMES_FILE).is_file():
+        names = folder / NAMES_FILE
+    titles = _names(documents) if names is None else category_names(names)
+    ids = {name: index + 1 for index, name in enumerate(titles)}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for image_id, (file, root) in enumerate(documents, start=1):
-        images.append({"id": image_id, **_image(folder, file, root)})
-        for item in root.all("object"):
+        image = _image(folder, file, root)
+        images.append({"id": image_id, **image})
+        items = list(root.all("object"))
+        masks = _masks(folder, file.stem, (image["height"], image["width"]), len(items))
+        for item, mask in zip(items, masks, strict=True):
             box = _annotation(file, item, ids)
-            annotations.append({"id": len(annotations) + 1, "image_id": image_id, **box})
+            annotations.append({"id": len(annotations) + 1, "image_id": image_id, **box, **mask})
     categories = [{"id": id_, "name": name} for name, id_ in ids.items()]
     return write_coco(output, images, annotations, categories)
 
@@ -128,6 +146,15 @@ def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
     # From the image's header: tools often leave <size> at 0 or do not update it.
     height, width = file_image_size(linked_inside(folder / path, folder))
     return {"file_name": path.as_posix(), "height": height, "width": width}
+
+
+def _masks(folder: Path, stem: str, size: tuple[int, int], num_objects: int) -> list[dict[str, Any]]:
+    """The segmentation of each object, with the area that COCO counts for it; empty where the folder has none."""
+    file = folder / "SegmentationObject" / f"{stem}.png"
+    if not file.is_file():
+        return [{} for _ in range(num_objects)]
+    masks = read_object_masks(linked_inside(file, folder), size, num_objects)
+    return [{} if mask is None else {"segmentation": mask, "area": mask_area(mask)} for mask in masks]
 
 
 def _annotation(file: Path, item: _Element, ids: dict[str, int]) -> dict[str, Any]:

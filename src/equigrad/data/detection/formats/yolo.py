@@ -7,18 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
+from equigrad.data.detection.formats.category_names import category_names
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.images.lists import SUFFIXES
 from equigrad.data.images.paths import linked_inside
 from equigrad.data.images.sizes import file_image_size
-from equigrad.data.text_files import name_lines, read_small, text_lines
+from equigrad.data.text_files import text_lines
 
 _LABEL = re.compile("[0-9]{1,9}")
-_MAX_YAML = 1 << 19  # bytes, which take the parser seconds
 _TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
+
+
+def is_yolo(folder: Path) -> bool:
+    """Whether a folder has the layout that `convert_yolo` reads."""
+    layout = _Layout.of(folder)
+    if layout.labels != layout.images:
+        return any(layout.labels.rglob("*.txt"))
+    files = (file for file in folder.glob("*.txt") if file.name != "classes.txt")
+    return any(file.with_suffix(suffix).is_file() for file in files for suffix in SUFFIXES)
 
 
 def convert_yolo(
@@ -135,34 +142,9 @@ def _rounded(numbers: list[float]) -> list[float]:
 
 def _names(folder: Path, names: Sequence[str] | str | os.PathLike[str] | None) -> list[str]:
     if names is None:
-        found = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
-        if found is None:
-            raise FileNotFoundError(
-                f"{folder}: expected the category names in data.yaml, classes.txt or obj.names, or --names FILE"
-            )
-        names = found
-    if not isinstance(names, str | os.PathLike):
-        return list(names)
-    file = Path(names)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; expected the names of the categories")
-    lines = _yaml_names(file) if file.suffix in (".yaml", ".yml") else name_lines(file)
-    titles = [line.strip() for line in lines if line.strip()]
-    if not titles:
-        raise ValueError(f"{file}: expected one or more names of categories, found none")
-    return titles
-
-
-def _yaml_names(file: Path) -> list[str]:
-    """The `names` of a YAML file: a list, or a mapping from 0, 1, … to names."""
-    try:
-        # The base loader takes everything for text: a category may be called `no` or 2024-01-01.
-        content = yaml.load(read_small(file, _MAX_YAML), yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{file}: not a valid YAML file ({' '.join(str(error).split())})") from None
-    names = content.get("names") if isinstance(content, dict) else None
-    if isinstance(names, dict) and names.keys() == set(map(str, range(len(names)))):
-        names = [names[str(index)] for index in range(len(names))]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{file}: names: expected a list of names, or a name for each number from 0")
-    return names
+        names = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
+    if names is None:
+        raise FileNotFoundError(
+            f"{folder}: expected the category names in data.yaml, classes.txt or obj.names, or --names FILE"
+        )
+    return category_names(names)

@@ -24,10 +24,13 @@ def fcos(
     with_quality: bool = False,
     prior: float = 0.01,
     size_ranges: Sequence[tuple[float, float]] = SIZE_RANGES,
+    torchvision_points: bool = False,
 ) -> DenseDetector:
     """FCOS with centre sampling, distances in strides, centre-ness on the box tower and GIoU; with `FocalLoss()`.
 
     Arguments are those of `DenseDetector`; `size_ranges`, one for each level of the pyramid, is in `CentreAssigner`.
+    With `torchvision_points` the points are the corners of cells and a score is the square root of category score
+    times centre-ness: with torchvision's weights the detections are then torchvision's.
     """
     shape = pyramid_shape(pyramid)
     head = DenseHead(
@@ -42,13 +45,13 @@ def fcos(
     return DenseDetector(
         pyramid,
         head,
-        AnchorGrid(shape.strides),
+        AnchorGrid(shape.strides, centre_offset=0.0 if torchvision_points else 0.5),
         CentreAssigner(radius=1.5, size_ranges=size_ranges),
         DistanceCoder(),
         classification_loss,
         scores,
         box_losses={"box": OverlapLoss(generalized_iou_loss, is_weighted=True)},
-        inference=DenseInference(nms_threshold=0.6),
+        inference=DenseInference(nms_threshold=0.6, square_root=torchvision_points),
         quality=QualityBranch(centreness),
         with_quality=with_quality,
     )

@@ -65,8 +65,9 @@ def image_predictions(outputs: Sequence[LevelOutput], anchors: list[Tensor], cod
 
 def join(maps: Sequence[Tensor], size: int) -> Tensor:
     """Values (B, P, size) of maps (B, A * size, H, W)."""
-    by_anchor = [level.reshape(len(level), -1, size, *level.shape[2:]) for level in maps]  # (B, A, size, H, W)
-    return torch.cat([level.permute(0, 3, 4, 1, 2).reshape(len(level), -1, size) for level in by_anchor], 1)
+    # By shape[0]: len() would make a constant of it in an exported model.
+    by_anchor = [level.reshape(level.shape[0], -1, size, *level.shape[2:]) for level in maps]  # (B, A, size, H, W)
+    return torch.cat([level.permute(0, 3, 4, 1, 2).reshape(level.shape[0], -1, size) for level in by_anchor], 1)
 
 
 def join_quality(outputs: Sequence[LevelOutput]) -> Tensor | None:

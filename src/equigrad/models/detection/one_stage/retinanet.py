@@ -21,16 +21,36 @@ def retinanet(
     *,
     with_quality: bool = False,
     prior: float = 0.01,
+    group_norm: bool = False,
+    torchvision_anchors: bool = False,
 ) -> DenseDetector:
-    """RetinaNet with L1 on box deltas, published with `FocalLoss()`; arguments as in `DenseDetector`."""
+    """RetinaNet with L1 on box deltas, published with `FocalLoss()`; other arguments as in `DenseDetector`.
+
+    Args:
+        pyramid: this and the next ones as in `equigrad.models.detection.one_stage.detector`.
+        num_classes: C.
+        classification_loss: from logits to loss.
+        scores: from logits to scores.
+        with_quality: whether the loss takes the IoU.
+        prior: probability each category starts with.
+        group_norm: in the towers, as in torchvision's version 2.
+        torchvision_anchors: around the corners of cells, in whole pixels; with torchvision's weights the detections are
+            then torchvision's.
+    """
     shape = pyramid_shape(pyramid)
-    grid = AnchorGrid(shape.strides, OCTAVE_SCALES, ratios=(0.5, 1.0, 2.0))
+    grid = AnchorGrid(
+        shape.strides,
+        OCTAVE_SCALES,
+        ratios=(0.5, 1.0, 2.0),
+        centre_offset=0.0 if torchvision_anchors else 0.5,
+        whole_pixels=torchvision_anchors,
+    )
     head = DenseHead(
         shape.num_channels,
         scores.num_logits(num_classes),
         grid.num_anchors,
         num_levels=len(shape.strides),
-        group_norm=False,
+        group_norm=group_norm,
         prior=prior,
     )
     coder = DeltaCoder()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         resnet101_fpn as resnet101_fpn,
     )
     from equigrad.models.detection.pyramids.small_fpn import SmallFPN as SmallFPN
+    from equigrad.models.detection.pyramids.timm_fpn import timm_pyramid as timm_pyramid
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
@@ -27,5 +28,6 @@ else:
             "lite_fpn": ["LiteFPN"],
             "resnet_fpn": ["ResNetFPN", "resnet50_fpn", "resnet101_fpn"],
             "small_fpn": ["SmallFPN"],
+            "timm_fpn": ["timm_pyramid"],
         },
     )

@@ -34,6 +34,7 @@ class FeaturePyramid(FeaturePyramidNetwork):  # type: ignore[misc]
         extra_relu: a ReLU between the two convolutions, as in RetinaNet's paper, FCOS and torchvision; mmdetection's
             RetinaNet and ATSS and the improved baseline have none.
         norm_groups: of a group norm after each convolution but the two extra ones; None is no norm, as published.
+        batch_norm: a batch norm there instead, as in torchvision's R-CNNs of version 2.
     """
 
     def __init__(
@@ -44,10 +45,14 @@ class FeaturePyramid(FeaturePyramidNetwork):  # type: ignore[misc]
         extra: ExtraLevels | None,
         extra_relu: bool = True,
         norm_groups: int | None = None,
+        batch_norm: bool = False,
     ) -> None:
         if extra not in _NUM_EXTRA:
             raise ValueError(f"extra must be one of {', '.join(map(repr, _NUM_EXTRA))}, got {extra!r}")
-        norm_layer = None if norm_groups is None else partial(nn.GroupNorm, norm_groups)
+        if batch_norm and norm_groups is not None:
+            raise ValueError("a pyramid has group norms or batch norms, not both")
+        groups = None if norm_groups is None else partial(nn.GroupNorm, norm_groups)
+        norm_layer = nn.BatchNorm2d if batch_norm else groups
         super().__init__(list(in_channels), num_channels, norm_layer=norm_layer)
         self.extra = extra
         if _NUM_EXTRA[extra] == 2:

@@ -16,7 +16,7 @@ from torchvision.models.resnet import Bottleneck  # type: ignore[import-untyped]
 
 from equigrad.models.backbones.frozen_norm import FrozenNorm
 from equigrad.models.backbones.normalization import IMAGENET, Normalization, PixelStatistics
-from equigrad.models.backbones.pretrained import StateDict, load_backbone, read_weights
+from equigrad.models.backbones.pretrained import load_backbone, read_weights
 from equigrad.models.backbones.resnets import TORCHVISION, Weights, download
 from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels, FeaturePyramid
 
@@ -34,6 +34,7 @@ class ResNetFPN(nn.Module):
         extra_relu: a ReLU between the convolutions of P6 and P7; see `FeaturePyramid`.
         num_frozen: how many of the stem and the four stages are not trained.
         norm_eps: of the norms; 0.0 for torchvision's weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
+        fpn_batch_norm: a batch norm after each convolution of the pyramid, as in torchvision's R-CNNs of version 2.
         pixels: of the normalisation.
     """
 
@@ -47,6 +48,7 @@ class ResNetFPN(nn.Module):
         extra_relu: bool = True,
         num_frozen: int = 2,
         norm_eps: float = 1e-5,
+        fpn_batch_norm: bool = False,
         pixels: PixelStatistics = IMAGENET,
     ) -> None:
         super().__init__()
@@ -56,7 +58,9 @@ class ResNetFPN(nn.Module):
         self.body = _Body(depths, norm_eps)
         self.first_stage = 0 if extra == "pool" else 1
         in_channels = [256, 512, 1024, 2048][self.first_stage :]
-        self.fpn = FeaturePyramid(in_channels, self.num_channels, extra=extra, extra_relu=extra_relu)
+        self.fpn = FeaturePyramid(
+            in_channels, self.num_channels, extra=extra, extra_relu=extra_relu, batch_norm=fpn_batch_norm
+        )
         self.strides = self.fpn.strides(4 * 2**self.first_stage)
         self.num_frozen = num_frozen
         for part in self._frozen_parts():
@@ -104,6 +108,7 @@ def resnet50_fpn(
     extra_relu: bool = True,
     num_frozen: int = 2,
     norm_eps: float = 1e-5,
+    fpn_batch_norm: bool = False,
     pixels: PixelStatistics = IMAGENET,
 ) -> ResNetFPN:
     """ResNet-50 with a pyramid; see `ResNetFPN`.
@@ -111,7 +116,13 @@ def resnet50_fpn(
     Weights: None, `TORCHVISION` (ImageNet), or a file in torchvision's layout, of a classifier or of a whole detector.
     """
     pyramid = ResNetFPN(
-        [3, 4, 6, 3], extra=extra, extra_relu=extra_relu, num_frozen=num_frozen, norm_eps=norm_eps, pixels=pixels
+        [3, 4, 6, 3],
+        extra=extra,
+        extra_relu=extra_relu,
+        num_frozen=num_frozen,
+        norm_eps=norm_eps,
+        fpn_batch_norm=fpn_batch_norm,
+        pixels=pixels,
     )
     return _with_weights(pyramid, weights, ResNet50_Weights.IMAGENET1K_V1)
 
@@ -123,11 +134,18 @@ def resnet101_fpn(
     extra_relu: bool = True,
     num_frozen: int = 2,
     norm_eps: float = 1e-5,
+    fpn_batch_norm: bool = False,
     pixels: PixelStatistics = IMAGENET,
 ) -> ResNetFPN:
     """ResNet-101 with a pyramid; weights as for `resnet50_fpn`."""
     pyramid = ResNetFPN(
-        [3, 4, 23, 3], extra=extra, extra_relu=extra_relu, num_frozen=num_frozen, norm_eps=norm_eps, pixels=pixels
+        [3, 4, 23, 3],
+        extra=extra,
+        extra_relu=extra_relu,
+        num_frozen=num_frozen,
+        norm_eps=norm_eps,
+        fpn_batch_norm=fpn_batch_norm,
+        pixels=pixels,
     )
     return _with_weights(pyramid, weights, ResNet101_Weights.IMAGENET1K_V1)
 
@@ -136,20 +154,12 @@ def _with_weights(pyramid: ResNetFPN, weights: Weights, published: Any) -> ResNe
     if weights is None:
         return pyramid
     state = download(published) if weights == TORCHVISION else read_weights(weights)
-    state = {_renamed(name): value for name, value in state.items() if not name.endswith(".num_batches_tracked")}
-    source = os.fspath(weights)
-    if any(name.startswith("body.") for name in state):
-        load_backbone(pyramid, _of_pyramid(state), source)
-    else:
-        load_backbone(pyramid.body, state, source, left_out=("fc.",))
+    state = {present_name(name): value for name, value in state.items()}
+    of_detector = any("body.conv1." in name for name in state)
+    load_backbone(pyramid if of_detector else pyramid.body, state, os.fspath(weights))
     return pyramid
 
 
-def _of_pyramid(state: StateDict) -> StateDict:
-    return {name: value for name, value in state.items() if name.startswith(("body.", "fpn."))}
-
-
-def _renamed(name: str) -> str:
-    """The name in the pyramid of a weight of a torchvision detector; its files of 2019 number the FPN differently."""
-    name = name.removeprefix("backbone.")
-    return re.sub(r"^(fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2", name)
+def present_name(name: str) -> str:
+    """The name in torchvision's present pyramid of a weight of one of 2019."""
+    return re.sub(r"(fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2", name)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         CLASSIFIER as CLASSIFIER,
         load_representation as load_representation,
     )
-    from equigrad.models.detection.two_stage.torchvision_weights import from_torchvision as from_torchvision
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
@@ -35,6 +34,5 @@ else:
             "roi_sampling": ["RoISampler"],
             "roi_scores": ["SoftmaxBackgroundScores", "TwoWayObjectness", "TwoWayObjectnessScores"],
             "second_stages": ["CLASSIFIER", "load_representation"],
-            "torchvision_weights": ["from_torchvision"],
         },
     )

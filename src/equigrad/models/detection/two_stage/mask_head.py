@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads  # type: ignore[import-untyped]
-from torchvision.ops import MultiScaleRoIAlign, roi_align  # type: ignore[import-untyped]
+from torchvision.ops import roi_align  # type: ignore[import-untyped]
 
 from equigrad.models.detection.boxes import at_least_float32
+from equigrad.models.detection.two_stage.roi_pooling import roi_pool
 from equigrad.models.detection.two_stage.roi_sampling import RoISample
 
 PIXELS_AT_ONCE = 2**23
@@ -65,7 +66,7 @@ class MaskPredictor(nn.Module):
         # An embedding, because the gradient of plain indexing is slow.
         filters = F.embedding(column, layer.weight.flatten(1))[:, None]  # (N, 1, D)
         bias = layer.bias[column]  # type: ignore[index]
-        logits: Tensor = (filters @ maps.flatten(2)).view(len(maps), *maps.shape[2:])
+        logits: Tensor = (filters @ maps.flatten(2)).view(maps.shape[0], *maps.shape[2:])
         return logits + bias[:, None, None]
 
 
@@ -79,6 +80,8 @@ class MaskBranch(nn.Module):
         num_channels: of the branch.
         pool_size: of pooled features; masks are twice as large.
         sampling_ratio: points a bin is averaged over, on each of its sides.
+        aligned: see `roi_pool`; for the masks to learn, too.
+        batch_norm: after each of the four convolutions.
     """
 
     def __init__(
@@ -90,10 +93,14 @@ class MaskBranch(nn.Module):
         num_channels: int = 256,
         pool_size: int = 14,
         sampling_ratio: int = 2,
+        aligned: bool = False,
+        batch_norm: bool = False,
     ) -> None:
         super().__init__()
-        self.roi_pool = MultiScaleRoIAlign(list(level_names), pool_size, sampling_ratio)
-        self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1)
+        self.aligned = aligned
+        self.roi_pool = roi_pool(level_names, pool_size, sampling_ratio, aligned=aligned)
+        norm_layer = nn.BatchNorm2d if batch_norm else None
+        self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1, norm_layer=norm_layer)
         self.predictor = MaskPredictor(num_channels, num_channels, num_masks)
 
     def forward(
@@ -114,7 +121,12 @@ class MaskBranch(nn.Module):
         """Mean binary cross-entropy over the pixels of the positives; masks of the objects of each image."""
         rois, labels, matched = (list(parts) for parts in zip(*positives, strict=True))
         logits = at_least_float32(self(features, rois, labels, image_sizes))
-        wanted = torch.cat([mask_targets(*parts, logits.shape[-1]) for parts in zip(masks, rois, matched, strict=True)])
+        wanted = torch.cat(
+            [
+                mask_targets(*parts, logits.shape[-1], aligned=self.aligned)
+                for parts in zip(masks, rois, matched, strict=True)
+            ]
+        )
         loss = F.binary_cross_entropy_with_logits(logits, wanted.to(logits.dtype), reduction="sum")
         return loss / float(max(1, logits.numel()))
 
@@ -128,7 +140,7 @@ class MaskBranch(nn.Module):
 
 
 @torch.no_grad()
-def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int) -> Tensor:
+def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int, *, aligned: bool = False) -> Tensor:
     """The part of its object's mask inside each RoI: (P, size, size) in [0, 1].
 
     Args:
@@ -136,6 +148,7 @@ def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int) -> Tens
         rois: (P, 4).
         matched: index of the object of each RoI, (P,).
         size: of the result.
+        aligned: see `roi_pool`.
     """
     targets = rois.new_zeros((len(rois), size, size))
     # Objects that no RoI asks for stay as they are stored.
@@ -147,7 +160,7 @@ def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int) -> Tens
         num_rois = sum(count for _, count in wanted[first : first + len(block)])
         rows = by_object[done : done + num_rois]
         indexed_rois = torch.cat([(positions[rows] - first).to(rois)[:, None], rois[rows]], 1)
-        targets[rows] = roi_align(block[:, None].to(rois), indexed_rois, size)[:, 0]
+        targets[rows] = roi_align(block[:, None].to(rois), indexed_rois, size, aligned=aligned)[:, 0]
         done += num_rois
     return targets
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models.detection.rpn import (  # type: ignore[import-untyped]
     AnchorGenerator,
@@ -22,6 +23,8 @@ def proposal_network(
     anchor_scale: int = 8,
     num_proposals: int = 1000,
     num_samples: int = 256,
+    num_convs: int = 1,
+    box_beta: float = 1 / 9,
 ) -> RegionProposalNetwork:
     """The published settings: IoU 0.7 and 0.3, NMS 0.7, half of the samples positive.
 
@@ -31,11 +34,13 @@ def proposal_network(
         anchor_scale: side of the anchors in strides; three ratios each.
         num_proposals: most proposals an image, in training as in evaluation.
         num_samples: anchors of an image in the losses.
+        num_convs: before the outputs.
+        box_beta: where the smooth L1 loss of boxes turns from square to linear; 0 is plain L1.
     """
     anchors = _Anchors(tuple((anchor_scale * stride,) for stride in strides), (RATIOS,) * len(strides))
-    return RegionProposalNetwork(
+    network = _ProposalNetwork(
         anchors,
-        _Head(num_channels, len(RATIOS)),
+        _Head(num_channels, len(RATIOS), num_convs),
         fg_iou_thresh=0.7,
         bg_iou_thresh=0.3,
         batch_size_per_image=num_samples,
@@ -44,6 +49,22 @@ def proposal_network(
         post_nms_top_n={"training": num_proposals, "testing": num_proposals},
         nms_thresh=0.7,
     )
+    network.box_beta = box_beta
+    return network
+
+
+class _ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
+    box_beta: float
+
+    def compute_loss(
+        self, objectness: Tensor, values: Tensor, labels: list[Tensor], wanted: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Objectness and box loss of the sampled anchors; torchvision's has a fixed beta of 1 / 9."""
+        positive, negative = (torch.cat(masks).nonzero()[:, 0] for masks in self.fg_bg_sampler(labels))
+        sampled = torch.cat([positive, negative])
+        box = F.smooth_l1_loss(values[positive], torch.cat(wanted)[positive], beta=self.box_beta, reduction="sum")
+        is_object = torch.cat(labels)[sampled]
+        return F.binary_cross_entropy_with_logits(objectness.flatten()[sampled], is_object), box / sampled.numel()
 
 
 class _Anchors(AnchorGenerator):  # type: ignore[misc]

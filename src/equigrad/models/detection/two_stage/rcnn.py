@@ -14,6 +14,7 @@ those of `RoIHead`.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,11 @@ from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.models.scores import Scores
 
 COARSEST_ROI_STRIDE = 32
+
+BoxLoss = Literal["smooth_l1", "l1"]
+
+Version = Literal[1, 2]
+"""Of torchvision's heads: 1 as published; 2 has more convolutions, with batch norms (see `faster_rcnn`)."""
 
 
 class RCNN(nn.Module):
@@ -95,9 +101,12 @@ def faster_rcnn(
     divide_by_rois: bool = False,
     class_agnostic: bool = False,
     with_masks: bool = False,
+    version: Version = 1,
     num_features: int = 1024,
     num_mask_channels: int = 256,
     sampling_ratio: int = 2,
+    aligned: bool = False,
+    box_loss: BoxLoss = "smooth_l1",
     anchor_scale: int = 8,
     num_proposals: int = 1000,
     sampler: RoISampler | None = None,
@@ -115,9 +124,13 @@ def faster_rcnn(
         divide_by_rois: the loss divides by all RoIs.
         class_agnostic: one box, and one mask, for all categories.
         with_masks: Mask R-CNN.
+        version: 2 has two convolutions in the RPN, four with batch norms in the box head, and batch norms in the mask
+            branch: torchvision's heads of that name.
         num_features: of the box head.
         num_mask_channels: of the mask branch.
         sampling_ratio: points a bin of a RoI is averaged over, on each of its sides; 1 is faster where RoIs are small.
+        aligned: see `roi_pool`.
+        box_loss: of both stages; smooth L1 turns linear at 1 / 9.
         anchor_scale: side of the anchors in strides.
         num_proposals: most proposals an image.
         sampler: RoIs of a training step.
@@ -125,11 +138,18 @@ def faster_rcnn(
     """
     num_channels, strides = pyramid_shape(pyramid)
     levels = roi_levels(strides)
+    box_beta = 0.0 if box_loss == "l1" else 1 / 9
     num_masks = 1 if class_agnostic else num_classes
     mask_branch = None
     if with_masks:
         mask_branch = MaskBranch(
-            num_channels, num_masks, levels, num_channels=num_mask_channels, sampling_ratio=sampling_ratio
+            num_channels,
+            num_masks,
+            levels,
+            num_channels=num_mask_channels,
+            sampling_ratio=sampling_ratio,
+            aligned=aligned,
+            batch_norm=version == 2,
         )
     head = RoIHead(
         num_channels,
@@ -143,11 +163,21 @@ def faster_rcnn(
         class_agnostic=class_agnostic,
         mask_branch=mask_branch,
         num_features=num_features,
+        with_convs=version == 2,
         sampling_ratio=sampling_ratio,
+        aligned=aligned,
         sampler=sampler,
         inference=inference,
+        box_beta=box_beta,
     )
-    rpn = proposal_network(num_channels, strides, anchor_scale=anchor_scale, num_proposals=num_proposals)
+    rpn = proposal_network(
+        num_channels,
+        strides,
+        anchor_scale=anchor_scale,
+        num_proposals=num_proposals,
+        num_convs=version,
+        box_beta=box_beta,
+    )
     return RCNN(pyramid, rpn, head)
 
 

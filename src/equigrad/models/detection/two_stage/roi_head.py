@@ -10,14 +10,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.models.detection.faster_rcnn import TwoMLPHead  # type: ignore[import-untyped]
-from torchvision.ops import MultiScaleRoIAlign  # type: ignore[import-untyped]
+from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead, TwoMLPHead  # type: ignore[import-untyped]
 
 from equigrad.labels import BACKGROUND
 from equigrad.models.detection.box_coders import DeltaCoder
 from equigrad.models.detection.boxes import at_least_float32, clip
 from equigrad.models.detection.two_stage.mask_head import ImageSizes, MaskBranch
 from equigrad.models.detection.two_stage.roi_inference import Detections, RoIInference
+from equigrad.models.detection.two_stage.roi_pooling import roi_pool
 from equigrad.models.detection.two_stage.roi_sampling import RoISample, RoISampler
 from equigrad.models.scores import Scores, bias_for_prior
 
@@ -101,7 +101,9 @@ class RoIHead(nn.Module):
         class_agnostic: one box, and one mask, for all categories.
         mask_branch: None for detection without masks.
         num_features: of the layers between pooling and predictor.
+        with_convs: four convolutions with batch norm and one layer between them, instead of two layers.
         sampling_ratio: points a bin of a RoI is averaged over, on each of its sides.
+        aligned: see `roi_pool`.
         sampler: RoIs of a training step.
         inference: how detections are chosen.
         box_beta: where the smooth L1 loss of box values turns from square to linear; 0 is plain L1.
@@ -121,7 +123,9 @@ class RoIHead(nn.Module):
         class_agnostic: bool = False,
         mask_branch: MaskBranch | None = None,
         num_features: int = 1024,
+        with_convs: bool = False,
         sampling_ratio: int = 2,
+        aligned: bool = False,
         sampler: RoISampler | None = None,
         inference: RoIInference | None = None,
         box_beta: float = 1 / 9,
@@ -132,8 +136,12 @@ class RoIHead(nn.Module):
             expected = f"{num_classes} ... {num_logits - 1}, a column after the {num_classes} categories"
             raise ValueError(f"background_column must be in {expected}, or None, got {background_column}")
         self.num_classes = num_classes
-        self.box_roi_pool = MultiScaleRoIAlign(list(level_names), output_size=7, sampling_ratio=sampling_ratio)
-        self.box_head = TwoMLPHead(num_channels * 7 * 7, num_features)
+        self.box_roi_pool = roi_pool(level_names, 7, sampling_ratio, aligned=aligned)
+        if with_convs:
+            convs = [num_channels] * 4
+            self.box_head = FastRCNNConvFCHead((num_channels, 7, 7), convs, [num_features], norm_layer=nn.BatchNorm2d)
+        else:
+            self.box_head = TwoMLPHead(num_channels * 7 * 7, num_features)
         layer = classifier(num_features, num_logits)
         self.box_predictor = BoxPredictor(layer, num_features, 1 if class_agnostic else num_classes)
         self.mask_branch = mask_branch

@@ -1,0 +1,1 @@
+"""The words of `equigrad data`, by kind of data set."""

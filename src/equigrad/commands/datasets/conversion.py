@@ -1,0 +1,66 @@
+"""`equigrad data convert`: between a COCO file, a VOC folder and a YOLO folder."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+_LAYOUTS = ("coco", "voc", "yolo")
+
+
+def add_parser(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad data convert coco|voc|yolo SOURCE OUTPUT --to coco|voc|yolo`."""
+    convert = tasks.add_parser("convert", help="between a COCO file, a VOC folder and a YOLO folder")
+    convert.add_argument("layout", choices=_LAYOUTS, help="what SOURCE is")
+    convert.add_argument("source", type=Path, metavar="SOURCE", help="a COCO or LVIS file, or a VOC or YOLO folder")
+    convert.add_argument("output", type=Path, metavar="OUTPUT", help="the file, or the new folder")
+    convert.add_argument("--to", choices=_LAYOUTS, default="coco", help="what OUTPUT becomes (coco)")
+    convert.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO file: folder or .zip")
+    convert.add_argument(
+        "--image-files",
+        choices=("link", "copy", "none"),
+        help="how images get into a VOC or YOLO folder; by default as links, from an archive as copies",
+    )
+    convert.add_argument("--boxes-only", action="store_true", help="leave masks out of a VOC or YOLO folder")
+    add_folder_options(convert)
+    convert.set_defaults(function=convert_source)
+
+
+def add_folder_options(parser: argparse.ArgumentParser) -> None:
+    """What a VOC or YOLO folder may need besides its path."""
+    parser.add_argument(
+        "--names", type=Path, metavar="FILE", help="of a VOC or YOLO folder: data.yaml or a name a line"
+    )
+    parser.add_argument("--split", help="of a VOC folder: ImageSets/Main/SPLIT.txt")
+
+
+def convert_source(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Write the other form, and say what is in it and what it cannot hold."""
+    from equigrad.data.detection.formats.coco_json import read_coco
+    from equigrad.data.detection.formats.voc_writing import write_voc
+    from equigrad.data.detection.formats.yolo_writing import write_yolo
+    from equigrad.data.detection.sources import as_coco, convert_to_coco, read_source
+
+    if parsed.layout == parsed.to:
+        others = " or ".join(f"--to {layout}" for layout in _LAYOUTS if layout != parsed.to)
+        raise ValueError(f"{parsed.source}: is to be read as {parsed.to} and written as {parsed.to}; give {others}")
+    if parsed.to == "coco":
+        written = convert_to_coco(parsed.source, parsed.layout, parsed.output, parsed.names, parsed.split)
+        print(read_coco(written).describe())
+        return
+    write = write_voc if parsed.to == "voc" else write_yolo
+    with as_coco(parsed.source, parsed.layout, parsed.names, parsed.split) as (file, own_images):
+        conversion = write(
+            read_source(file, parsed.source),
+            parsed.output,
+            images_of(parsed.images, own_images),
+            image_files=parsed.image_files,
+            with_masks=not parsed.boxes_only,
+        )
+    print(conversion)
+
+
+def images_of(given: Path | None, own: Path | None) -> Path | None:
+    """Where the images are: in the VOC or YOLO folder itself, or where the user says."""
+    if given is not None and own is not None:
+        raise ValueError(f"--images {given}: images of a VOC or YOLO folder are found in it; leave --images out")
+    return own or given

@@ -1,0 +1,55 @@
+"""`equigrad export`: a run as a file to deploy."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from equigrad.terminal import printable
+
+FORMATS = ("onnx", "torch_export", "torchscript")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad export RUN`."""
+    parser = commands.add_parser("export", help="a file to deploy, checked against the run")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--format", required=True, choices=FORMATS, help="torchscript is for programs that need it")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="by default `model` in RUN")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="FOLDER",
+        help="images to compare the file with the run on; by default some of the run's test set",
+    )
+    parser.add_argument(
+        "--image-size",
+        type=int,
+        nargs=2,
+        metavar=("HEIGHT", "WIDTH"),
+        help="segmenters: a fixed size, which runs with sliding windows need",
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
+    parser.add_argument(
+        "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
+    )
+    parser.set_defaults(function=export)
+
+
+def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Write the file and print how far it is from the run."""
+    from equigrad.recipes.catalogue import changed_recipe
+    from equigrad.tasks.export.run import export as export_run
+
+    if parsed.image_size and min(parsed.image_size) < 1:
+        raise ValueError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
+    exported = export_run(
+        changed_recipe(parsed.run, parsed.set, parsed.recipe),
+        parsed.run,
+        parsed.format,
+        file=parsed.output,
+        images=parsed.images,
+        image_size=tuple(parsed.image_size) if parsed.image_size else None,
+    )
+    size = f"{exported.num_bytes / 1e6:.1f} MB"
+    print(printable(f"{exported.file}: {size}, compared with the run on {exported.images}"))
+    print(f"largest differences: {exported.difference}")

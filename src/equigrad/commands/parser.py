@@ -1,0 +1,38 @@
+"""The parser of the command line: wrong usage is one line that names the remedy."""
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from equigrad.commands.exit_codes import WRONG_USAGE
+from equigrad.commands.habits import HABITS
+from equigrad.settings import nearest
+from equigrad.terminal import printable
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Refuses wrong words without the usage, which would hide the line that matters."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2."""
+        self.exit(WRONG_USAGE, printable(f"{self.prog}: {message}; see `{self.prog} --help`") + "\n")
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Refuse unknown words here: the parser of all commands, which would do it, does not know the options."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown: {' '.join(unknown)}{self._remedy(unknown)}")
+        return parsed, unknown
+
+    def _remedy(self, unknown: Sequence[str]) -> str:
+        for word in unknown:
+            name = word.partition("=")[0].lstrip("-").replace("-", "_")
+            if name in HABITS:
+                return f"; here: {HABITS[name]}"
+            if word.startswith("--"):
+                return nearest(word.partition("=")[0], self._option_string_actions)
+            if "=" in word:
+                return f"; a setting is --set {word}"
+        if "--resume" in self._option_string_actions:
+            return "; --resume takes no path: the run folder is --run FOLDER"
+        return ""

@@ -1,0 +1,1 @@
+"""The parts of `equigrad predict`: what is read, the loop over it, and what is written."""

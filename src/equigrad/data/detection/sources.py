@@ -1,0 +1,66 @@
+"""Detection data in any of the known forms, given as a COCO file: JSON as it is, VOC and YOLO folders converted."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from equigrad.data.detection.data import DetectionData
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.formats.voc import convert_voc, is_voc
+from equigrad.data.detection.formats.yolo import convert_yolo, is_yolo
+
+Layout = Literal["coco", "voc", "yolo"]
+Names = Path | Sequence[str]  # a file of category names, or the names
+
+
+def detection_layout(source: Path) -> Layout | None:
+    """Which form of detection data a path has: a COCO or LVIS file, a VOC or a YOLO folder; None if it is none."""
+    if source.suffix == ".json":
+        return "coco"
+    if not source.is_dir():
+        return None
+    if is_voc(source):
+        return "voc"
+    return "yolo" if is_yolo(source) else None
+
+
+def convert_to_coco(
+    source: Path, layout: Layout, output: Path, names: Names | None = None, split: str | None = None
+) -> Path:
+    """Write a VOC or YOLO folder as a COCO file.
+
+    Args:
+        source: the folder.
+        layout: its form.
+        output: the file to write.
+        names: the category names, or a file of them; None finds them in the folder.
+        split: of a VOC folder: `ImageSets/Main/<split>.txt`.
+    """
+    if layout == "voc":
+        return convert_voc(source, output, names, split=split)
+    if split is not None:
+        raise ValueError("--split: only voc has lists of splits; name the folder of the split, FOLDER/images/train")
+    return convert_yolo(source, output, names)
+
+
+@contextmanager
+def as_coco(
+    source: Path, layout: Layout, names: Names | None = None, split: str | None = None
+) -> Iterator[tuple[Path, Path | None]]:
+    """A COCO file with the data, which is temporary for folders, and the folder of images of a VOC or YOLO folder."""
+    if layout == "coco":
+        for option, value in (("--names", names), ("--split", split)):
+            if value is not None:
+                raise ValueError(f"{option} {value}: only VOC and YOLO folders take it, {source} is a COCO file")
+        yield source, None
+        return
+    with tempfile.TemporaryDirectory(prefix="equigrad_") as folder:
+        yield convert_to_coco(source, layout, Path(folder, "annotations.json"), names, split), source
+
+
+def read_source(file: Path, source: Path) -> DetectionData:
+    """Read the COCO file of a source; messages name the source."""
+    return replace(read_coco(file), source=str(source))

@@ -1,0 +1,47 @@
+"""Folders of images in a store: which files they have, which are empty, and in which one a missing image lies."""
+
+import glob
+from collections.abc import Iterable, Sequence
+
+from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.stores import FolderStore, ImageStore, ZipStore
+
+_DEPTH = 2  # of the folders in which missing images are looked for
+_NUM_TRIED = 20  # of them: names such as 0.png are in many folders
+
+
+def image_paths(store: ImageStore) -> list[str]:
+    """The image files of a folder or archive, sorted; ValueError for a store without files."""
+    if isinstance(store, ZipStore):
+        files: Iterable[str] = store.paths()
+    elif isinstance(store, FolderStore):
+        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
+    else:
+        raise ValueError(f"{store.root}: expected a folder or a .zip file with one folder of images for each category")
+    return sorted(file for file in files if file.lower().endswith(SUFFIXES))
+
+
+def empty_folders(store: ImageStore) -> list[str]:
+    """The folders at the top of a store that have no image in them, sorted."""
+    if isinstance(store, ZipStore):
+        folders = {path.partition("/")[0] for path in store.folders()}
+    elif isinstance(store, FolderStore):
+        folders = {path.name for path in store.root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    else:
+        return []
+    return sorted(folders - {path.partition("/")[0] for path in image_paths(store)})
+
+
+def folder_with(store: ImageStore, paths: Sequence[str]) -> str | None:
+    """The folder below the root in which images lie that are missing at the root; None if no folder has them."""
+    wanted = paths[:_NUM_TRIED]
+    if isinstance(store, ZipStore):
+        found = [name.removesuffix(f"/{wanted[0]}") for name in store.paths() if name.endswith(f"/{wanted[0]}")]
+    elif isinstance(store, FolderStore):
+        patterns = (f"{'*/' * depth}{glob.escape(wanted[0])}" for depth in range(1, _DEPTH + 1))
+        matches = (match.relative_to(store.root) for pattern in patterns for match in store.root.glob(pattern))
+        found = [match.as_posix().removesuffix(f"/{wanted[0]}") for match in matches]
+    else:
+        return None
+    complete = [folder for folder in found if all(store.size(f"{folder}/{path}") is not None for path in wanted)]
+    return min(complete, key=lambda folder: (folder.count("/"), folder), default=None)

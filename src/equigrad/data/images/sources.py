@@ -1,0 +1,98 @@
+"""Images that somebody wants predictions for: files, folders, pixels in memory."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from equigrad.data.images.decoding import to_rgb
+from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.stores import read_image
+
+OneImage = str | os.PathLike[str] | Image.Image | NDArray[np.uint8] | Tensor
+"""A file, a PIL image, an array (H, W, 3) of uint8, or a tensor (3, H, W) of uint8 or of floats in [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSource:
+    """An image: a file that is read when it is needed, or pixels.
+
+    Args:
+        path: of the file; None if there is none.
+        pixels: in RGB; None reads the file.
+    """
+
+    path: Path | None = None
+    pixels: Image.Image | None = field(default=None, repr=False)
+
+    def read(self) -> Image.Image:
+        """The image in RGB, decoded as in training; FileNotFoundError or OSError names the file."""
+        if self.pixels is not None:
+            return self.pixels
+        assert self.path is not None
+        return read_image(self.path)
+
+
+def image_files(given: Path) -> list[Path]:
+    """The file itself, or the images below a folder, sorted; ValueError if it has none."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES) and path.is_file())
+    if not found:
+        raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
+    return found
+
+
+def image_sources(images: Iterable[OneImage]) -> Iterator[ImageSource]:
+    """One source an image, in order; the images of a folder one after the other."""
+    for image in images:
+        if isinstance(image, str | os.PathLike):
+            yield from map(ImageSource, image_files(Path(image)))
+        else:
+            yield ImageSource(pixels=_pixels(image))
+
+
+def is_one_image(images: Any) -> bool:
+    """Whether this is a single image; a folder, a list and an array of four dimensions are not."""
+    if isinstance(images, str | os.PathLike):
+        return not Path(images).is_dir()
+    return isinstance(images, Image.Image) or (isinstance(images, np.ndarray | Tensor) and images.ndim == 3)
+
+
+def _pixels(image: Any) -> Image.Image:
+    if isinstance(image, Image.Image):
+        return to_rgb(image)
+    if isinstance(image, Tensor):
+        image = _channels_last(image)
+    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise ValueError(
+            f"an image must be a path, a PIL image, an array (H, W, 3) of uint8 or a tensor, got {_kind(image)}"
+        )
+    if not image.size:
+        raise ValueError(f"an image must have pixels, got {_kind(image)}")
+    return Image.fromarray(np.ascontiguousarray(image))
+
+
+def _channels_last(image: Tensor) -> NDArray[np.uint8]:
+    """A tensor as an array (H, W, 3) of uint8."""
+    if image.ndim != 3 or image.shape[0] != 3:
+        raise ValueError(f"a tensor must be (3, H, W), got {_kind(image)}")
+    if image.is_floating_point():
+        # Not a NaN, and not an image that was normalised already.
+        if not bool(((image >= 0) & (image <= 1)).all()):
+            raise ValueError(f"a tensor of floats must be in [0, 1], got {image.min():.3g} to {image.max():.3g}")
+        image = (image.float() * 255).round().byte()
+    array: NDArray[np.uint8] = image.detach().permute(1, 2, 0).cpu().numpy()
+    return array
+
+
+def _kind(image: Any) -> str:
+    if isinstance(image, np.ndarray | Tensor):
+        return f"{tuple(image.shape)} of {image.dtype}"
+    return type(image).__name__

@@ -1,0 +1,66 @@
+"""The end of a detector for a whole batch: non-maximum suppression, then the best rows of each image.
+
+Rows that do not count have the score NOT_A_BOX, so that every image has as many rows as the others.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torchvision.ops import nms  # type: ignore[import-untyped]
+
+NOT_A_BOX = -1.0
+
+Suppress = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]
+"""Like `kept_boxes`."""
+
+
+class Boxes(NamedTuple):
+    """Boxes of N images, n of each."""
+
+    boxes: Tensor  # (N, n, 4)
+    scores: Tensor  # (N, n)
+    labels: Tensor  # (N, n)
+
+
+def kept_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, num_labels: int, threshold: float) -> Tensor:
+    """Whether a box (N, n) survives suppression among those of its image and label.
+
+    Args:
+        boxes: (N, n, 4), x and y >= 0.
+        scores: (N, n); rows with NOT_A_BOX neither survive nor suppress.
+        labels: (N, n), from 0.
+        num_labels: more than any label.
+        threshold: IoU above which the lower of two boxes is dropped.
+    """
+    images = torch.arange(scores.shape[0], device=scores.device)[:, None]
+    # Moved apart, so that one call serves all images and labels; in float64, in which nothing is rounded by it.
+    apart = boxes.double()
+    apart = apart + ((images * num_labels + labels) * (apart.amax().ceil() + 1))[..., None]
+    rows = (scores.flatten() > NOT_A_BOX).nonzero()[:, 0]
+    kept = rows[nms(apart.flatten(0, 1)[rows], scores.flatten().double()[rows], threshold)]
+    # In numbers: TorchScript fills no truth values.
+    counts = torch.zeros_like(scores).flatten().index_fill(0, kept, 1)
+    return counts.reshape(scores.shape) > 0
+
+
+def best(found: Boxes, count: int) -> Boxes:
+    """The best rows of each image, best first: at most `count`, or as many as there are."""
+    scores, rows = found.scores.topk(min(count, found.scores.shape[1]))
+    boxes = found.boxes.gather(1, rows[..., None].expand(-1, -1, 4))
+    return Boxes(boxes, scores, found.labels.gather(1, rows))
+
+
+def blank(found: Boxes) -> Boxes:
+    """The same with label -1 and zeros in rows that do not count."""
+    counts = found.scores > NOT_A_BOX
+    return Boxes(
+        found.boxes.where(counts[..., None], 0.0), found.scores.where(counts, 0.0), found.labels.where(counts, -1)
+    )
+
+
+def clip(boxes: Tensor, image_sizes: Tensor) -> Tensor:
+    """Boxes (N, n, 4) cut at the border of images of sizes (N, 2), height and width."""
+    limits = image_sizes.flip(1).repeat(1, 2)[:, None].to(boxes.dtype)
+    return boxes.clamp(min=0).minimum(limits)

@@ -1,0 +1,135 @@
+"""What a user's data is: images by category, annotated objects, or label maps; found from its files."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.images.stores import ZipStore
+from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.detection.data import CocoFiles
+from equigrad.tasks.segmentation.data import LabelFolders
+
+TaskName = Literal["classification", "semantic_segmentation", "detection", "instance_segmentation"]
+TASKS: tuple[TaskName, ...] = get_args(TaskName)
+Source = OwnImages | CocoFiles | LabelFolders
+
+_TEST_FOLDERS = ("test", "val", "valid", "validation")
+_NAME_FILES = ("classes.csv", "classes.txt", "names.txt")
+
+
+@dataclass(frozen=True)
+class NamedFiles:
+    """What the user names beside the data itself.
+
+    Args:
+        test: a test set like the data; None takes one beside it, or holds some of it out.
+        root: what the paths of a list of images start from.
+        images: folder or archive of the images of an annotation file.
+        names: names of the categories of label maps.
+    """
+
+    test: Path | None = None
+    root: Path | None = None
+    images: Path | None = None
+    names: Path | None = None
+
+
+def find_source(data: Path, named: NamedFiles, task: TaskName | None = None) -> tuple[TaskName, Source]:
+    """The task of some data, unless it is given, and its files.
+
+    Raises:
+        ValueError, OSError: one line on what is missing.
+    """
+    if not data.exists():
+        raise FileNotFoundError(f"{data}: no such file or folder of data")
+    if data.suffix == ".json":
+        return _annotated(data, named, task)
+    if task in ("detection", "instance_segmentation"):
+        raise ValueError(
+            f"{data}: {task} needs annotations in the format of COCO or LVIS (.json); `equigrad data` converts others"
+        )
+    folders = _folders(data)
+    has_maps = {"images", "labels"} <= folders or {"train/images", "train/labels"} <= folders
+    if task == "semantic_segmentation" or (task is None and has_maps):
+        return "semantic_segmentation", _label_folders(data, named, folders)
+    return "classification", _images(data, named, folders)
+
+
+def assignments_of(source: Source) -> list[str]:
+    """The files of a source as settings of a recipe, `data.train=…`."""
+    values = {field.name: getattr(source, field.name) for field in fields(source)}
+    default = type(source)()
+    changed = {name: value for name, value in values.items() if value != getattr(default, name)}
+    return [f"data.{name}={'none' if value is None else value}" for name, value in changed.items()]
+
+
+def _annotated(data: Path, named: NamedFiles, task: TaskName | None) -> tuple[TaskName, CocoFiles]:
+    if task in ("classification", "semantic_segmentation"):
+        raise ValueError(f"{data}: {task} needs folders of images, not an annotation file")
+    images = named.images or data.parent / "images"
+    if not images.exists():
+        raise FileNotFoundError(f"{images}: no such folder of images; name that of {data} with --images FOLDER")
+    if task is None:
+        task = "detection" if read_coco(data).segmentations is None else "instance_segmentation"
+    return task, CocoFiles(data, named.test, images)
+
+
+def _images(data: Path, named: NamedFiles, folders: set[str]) -> OwnImages:
+    split = next((name for name in _TEST_FOLDERS if {"train", name} <= folders), None)
+    if split is None or named.test is not None:
+        train = data / "train" if "train" in folders and len(_top(folders)) == 1 and data.is_dir() else data
+        is_cifar = any((data / name).exists() for name in ("batches.meta.txt", "fine_label_names.txt"))
+        return OwnImages(train, data if is_cifar and named.test is None else named.test, named.root)
+    if not data.is_dir():
+        raise ValueError(f"{data}: holds the folders train and {split}; unpack it and name the folder")
+    return OwnImages(data / "train", data / split)
+
+
+def _label_folders(data: Path, named: NamedFiles, folders: set[str]) -> LabelFolders:
+    if named.test is not None:
+        raise ValueError(
+            f"--test {named.test}: the test set of label maps is {data}/test, with images and labels in it"
+        )
+    names = named.names or _names_of(data)
+    if {"train/images", "train/labels"} <= folders:
+        train, test = "train/", next((name for name in _TEST_FOLDERS if f"{name}/labels" in folders), None)
+    elif {"images", "labels"} <= folders:
+        train, test = "", None
+    else:
+        raise ValueError(f"{data}: expected images and labels, or train/images and train/labels, in it")
+    return LabelFolders(
+        images=Path(f"{train}images"),
+        labels=Path(f"{train}labels"),
+        names=names,
+        test_images=None if test is None else Path(test, "images"),
+        test_labels=None if test is None else Path(test, "labels"),
+        root=data,
+    )
+
+
+def _names_of(data: Path) -> Path:
+    folder = data if data.is_dir() else data.parent
+    found = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"{folder}: expected {', '.join(_NAME_FILES[:-1])} or {_NAME_FILES[-1]} with the names of the categories; "
+            "name yours with --names FILE"
+        )
+    return found
+
+
+def _folders(data: Path) -> set[str]:
+    """Folders in a folder or archive, and those in them."""
+    if data.is_dir():
+        tops = [path for path in data.iterdir() if path.is_dir()]
+        below = [path for top in tops if top.name in ("train", *_TEST_FOLDERS) for path in top.iterdir()]
+        return {path.relative_to(data).as_posix() for path in (*tops, *below) if path.is_dir()}
+    if data.suffix != ".zip":
+        return set()
+    parts = [path.split("/")[:-1] for path in ZipStore(data).paths()]
+    return {"/".join(part[:depth]) for part in parts for depth in (1, 2) if len(part) >= depth}
+
+
+def _top(folders: set[str]) -> set[str]:
+    return {folder.partition("/")[0] for folder in folders}

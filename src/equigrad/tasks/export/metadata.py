@@ -1,0 +1,31 @@
+"""What is written into an exported file besides the model: all that a deployer has to know."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+import equigrad
+from equigrad.models.backbones.normalization import Normalization
+
+FORMAT = 1
+
+
+def metadata(task: str, names: Sequence[str], model: nn.Module, *, preprocessing: dict[str, Any]) -> dict[str, Any]:
+    """The metadata, for JSON.
+
+    Args:
+        task: of the run.
+        names: of the categories, in the order of labels.
+        model: the trained one; how it normalises pixels is told, although it does so by itself.
+        preprocessing: what the caller does to an image, in pixels.
+    """
+    pixels = next((part.pixels for part in model.modules() if isinstance(part, Normalization)), None)
+    return {
+        "format": FORMAT,
+        "equigrad": equigrad.__version__,
+        "task": task,
+        "categories": list(names),
+        "preprocessing": preprocessing,
+        "normalization": None if pixels is None else {"inside": True, "mean": pixels.mean, "std": pixels.std},
+    }

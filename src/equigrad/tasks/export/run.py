@@ -1,0 +1,148 @@
+"""From a run to a file that was compared with it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image
+
+from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.stores import read_image
+from equigrad.engine import EngineError
+from equigrad.files import write_atomically
+from equigrad.models.deployment.suppression import Suppress
+from equigrad.tasks.classification.export import deployable as classification
+from equigrad.tasks.classification.recipe import ClassificationRecipe
+from equigrad.tasks.detection.export import deployable as detection
+from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.export.comparison import Difference, largest
+from equigrad.tasks.export.deployable import Deployable, Tensors
+from equigrad.tasks.export.formats import FORMATS, Run
+from equigrad.tasks.run_folder import Recipe
+from equigrad.tasks.segmentation.export import deployable as segmentation
+from equigrad.tasks.segmentation.recipe import SegmentationRecipe
+
+Item = TypeVar("Item")
+
+NUM_IMAGES = 8
+"""That the file is compared on."""
+
+_DEPLOYABLES: dict[type[Any], Callable[..., Deployable]] = {
+    ClassificationRecipe: classification,
+    DetectionRecipe: detection,
+    SegmentationRecipe: segmentation,
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file, and how it was checked.
+
+    Args:
+        file: where it is.
+        num_bytes: its size.
+        images: what it was compared on, in words.
+        difference: from the run.
+    """
+
+    file: Path
+    num_bytes: int
+    images: str
+    difference: Difference
+
+
+def export(
+    recipe: Recipe,
+    folder: Path,
+    file_format: str,
+    *,
+    file: Path | None = None,
+    images: Path | None = None,
+    image_size: tuple[int, int] | None = None,
+) -> Exported:
+    """Write the model of a run, unless it gives something else than the run.
+
+    Args:
+        recipe: of the run.
+        folder: of the run.
+        file_format: one of FORMATS.
+        file: where to; None is `model` in the folder of the run.
+        images: a folder, or an image, to compare on; None takes test images of the run, or else generated ones.
+        image_size: height and width that images are to have, for segmenters; None is any.
+
+    Raises:
+        EngineError: the file would differ from the run; nothing is written.
+    """
+    kind = FORMATS[file_format]
+    target = file or folder / f"model{kind.suffix}"
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: no such folder for the exported file")
+    deployable = deployable_of(recipe, folder, kind.suppress(), image_size)
+    described, chosen = chosen_images(deployable, images)
+    inputs = inputs_of(deployable, chosen)
+    content = kind.write(deployable, inputs[-1])
+    difference = compare(deployable, kind.load(content), inputs)
+    if not difference.is_tolerated:
+        limits = ", ".join(f"{name} {limit:g}" for name, limit in difference.tolerated.items())
+        raise EngineError(f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}")
+    write_atomically(target, content)
+    return Exported(target, len(content), described, difference)
+
+
+def deployable_of(
+    recipe: Recipe, folder: Path, suppress: Suppress, image_size: tuple[int, int] | None = None
+) -> Deployable:
+    """What is exported of a run; see `export`."""
+    return _DEPLOYABLES[type(recipe)](recipe, folder, suppress, image_size)
+
+
+def inputs_of(deployable: Deployable, images: Sequence[Image.Image]) -> list[Tensors]:
+    """Inputs for each image, for one of another shape, and last a batch of two, which the export is traced with."""
+    inputs = [deployable.prepare(image) for image in (*images, _upper_part(images[0]))]
+    return [*inputs, tuple(torch.cat([each, each]) for each in inputs[0])]
+
+
+@torch.no_grad()
+def compare(deployable: Deployable, run: Run, inputs: Sequence[Tensors]) -> Difference:
+    """The largest differences between an exported file and its run."""
+    return largest([deployable.compare(deployable.run(*each), run(each)) for each in inputs])
+
+
+def chosen_images(deployable: Deployable, folder: Path | None = None) -> tuple[str, list[Image.Image]]:
+    """What is compared on, in words, and the images."""
+    if folder is not None:
+        files = [folder] if folder.is_file() else sorted(each for each in folder.rglob("*") if each.is_file())
+        found = [each for each in files if each.name.lower().endswith(SUFFIXES)]
+        if not found:
+            raise FileNotFoundError(f"{folder}: expected images to compare on, found none ({', '.join(SUFFIXES)})")
+        chosen = _spread(found)
+        return f"{_counted(len(chosen))} of {folder}", [read_image(each) for each in chosen]
+    try:
+        readers = _spread(deployable.test_images())
+        return f"{_counted(len(readers))} of the test set", [read() for read in readers]
+    except (ValueError, OSError):  # the data are elsewhere: the run folder is enough to export
+        return f"{_counted(NUM_IMAGES)} of noise, because the test set is not there", _generated()
+
+
+def _spread(items: Sequence[Item]) -> list[Item]:
+    """A few items from all over a sequence."""
+    return [items[index] for index in np.linspace(0, len(items) - 1, min(NUM_IMAGES, len(items))).astype(int)]
+
+
+def _upper_part(image: Image.Image) -> Image.Image:
+    return image.crop((0, 0, image.width, max(1, 2 * image.height // 3)))
+
+
+def _counted(count: int) -> str:
+    return f"{count} image{'s' if count > 1 else ''}"
+
+
+def _generated() -> list[Image.Image]:
+    """Coloured clouds of several sizes, the same in every call."""
+    random = np.random.default_rng(0)
+    clouds = [Image.fromarray(random.integers(0, 256, (6, 8, 3), dtype=np.uint8)) for _ in range(NUM_IMAGES)]
+    sizes = [(160 + 32 * number, 320 - 16 * number) for number in range(NUM_IMAGES)]
+    return [cloud.resize(size, Image.Resampling.BICUBIC) for cloud, size in zip(clouds, sizes, strict=True)]

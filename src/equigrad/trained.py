@@ -1,0 +1,38 @@
+"""Trained runs in Python. What they need is imported when one is loaded: `import equigrad` needs torch alone."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from equigrad.tasks.trained_model import TrainedModel
+
+
+def load(
+    run: str | os.PathLike[str], *, device: "str | torch.device | None" = None, recipe: str | None = None
+) -> "TrainedModel":
+    """The newest model of a run of any task, ready to predict.
+
+        model = equigrad.load("runs/own")
+        model.predict("photo.jpg").draw().save("photo.png")
+
+    Nothing in the run folder is executed, and the data of the run is not needed.
+
+    Args:
+        run: the folder.
+        device: such as "cuda"; None takes a GPU if there is one.
+        recipe: `module:function` of a recipe of your own, for a run that was made of parts of your own.
+
+    Raises:
+        ModuleNotFoundError: the `train` extra is not installed.
+        ValueError: the folder is no run, or is damaged.
+    """
+    try:
+        from equigrad.recipes.catalogue import changed_recipe
+        from equigrad.tasks.run_folder import trained_model
+    except ModuleNotFoundError as error:
+        needed = "equigrad.load needs the train extra: pip install 'equigrad[train]'"
+        raise ModuleNotFoundError(f"{error}; {needed}", name=error.name) from None
+    return trained_model(Path(run), changed_recipe(Path(run), [], recipe), device)

@@ -1,0 +1,137 @@
+"""What users get wrong: each is answered by one line that names the remedy, and leaves no run behind."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from commands.running_commands import equigrad
+from equigrad.commands.exit_codes import FAILED, WRONG_USAGE
+from images_on_disk import write_images
+
+USAGE = [  # words and what the line must say; these never come as far as importing torch
+    ("", "required: COMMAND"),
+    ("fly", "invalid choice: 'fly' (choose from"),
+    ("train", "required: RECIPE"),
+    ("train tiny:ce --batchsize 8", "did you mean --batch-size?"),
+    ("train tiny:ce --epochs many", "argument --epochs: invalid float value: 'many'"),
+    ("train tiny:ce --device 0", "argument --device: invalid choice: '0' (choose from"),
+    ("train tiny:ce --precision half", "invalid choice: 'half' (choose from"),
+    ("train tiny:ce --resume RUN", "--resume takes no path: the run folder is --run FOLDER"),
+    ("train tiny:ce --learning-rate 0.1", "here: --lr"),
+    ("train tiny:ce --patience 5", "there is no early stopping: the tail is learned last"),
+    ("train tiny:ce --imgsz 640", "here: --image-size PIXELS"),
+    ("train tiny:ce --amp", "here: --precision bf16 or fp16"),
+    ("train tiny:ce epochs=3", "a setting is --set epochs=3"),
+    ("evaluate", "required: RUN"),
+    ("evaluate RUN --iou-type mask", "invalid choice: 'mask' (choose from"),
+    ("predict RUN", "nothing to predict: name images"),
+    ("predict RUN --source photos", "here: images are plain words: equigrad predict RUN IMAGE"),
+    ("predict RUN photos --conf 0.2", "here: --threshold SCORE"),
+    ("report", "required: RUN"),
+    ("recipes tiny", "unknown: tiny; see `equigrad recipes --help`"),
+    ("data", "required: COMMAND"),
+    ("data count photos", "invalid choice: 'count' (choose from"),
+    ("data long-tail photos", "required: --output"),
+    ("demo --epochs few", "argument --epochs: invalid int value: 'few'"),
+]
+FAILURES = [
+    ("train tiny", "tiny has tiny:ce, tiny:softmax_eql"),
+    ("train tiny:sofmax_eql", "did you mean tiny:softmax_eql"),
+    ("train own:recipe", "no module 'own', in the current folder or installed"),
+    ("train tiny:ce --set lr=0.1", "did you mean training.optimizer.lr?"),
+    ("train tiny:ce --set training.lr=0.1", "did you mean training.optimizer.lr?"),
+    ("train tiny:ce --set epoch=3", "did you mean training.schedule.epochs?"),
+    ("train tiny:ce --set workers=0", "did you mean training.num_workers?"),
+    ("train tiny:ce --set learning_rate=0.1", "no such setting; here: --lr"),
+    ("train tiny:ce --set lr", "--set lr: expected field=value"),
+    ("train tiny:ce --set training.evaluate_every=never", "expected none or a whole number"),
+    ("train tiny:ce --set training.evaluate_every=0", "evaluate_every must be above 0"),
+    ("train tiny:ce --lr nan", "training.optimizer.lr=nan: expected a number"),
+    ("train tiny:ce --workers -1", "num_workers must be 0 or more, got -1"),
+    ("train tiny:ce --epochs 0", "a training has a positive length, got epochs=0"),
+    ("train tiny:ce --run file.txt", "the run folder file.txt is a file"),
+    ("train tiny:softmax_eql --run RUN", "its run is finished, step "),
+    ("train own_data:classification", "name yours with --set data.train=…"),
+    ("train own_data:classification --set data.train=photos --set data.test=gone", "gone: no such list or folder"),
+    ("train own_data:detection --set data.train=gone.json", "gone.json: no such file or folder"),
+    ("evaluate gone", "gone: no such run; expected a folder that `equigrad train` made"),
+    ("evaluate photos", "photos: not the folder of a run, it has no recipe.json"),
+    ("evaluate RUN --set method=norcal", "--set and --output FOLDER go together"),
+    ("evaluate found.json", "detections are evaluated against their annotations: --annotations FILE"),
+    ("evaluate gone.json --annotations objects.json", "gone.json: No such file or directory"),
+    ("evaluate found.json --annotations gone.json", "gone.json: no such annotation file"),
+    ("evaluate found.json --annotations half.json", "half.json: not a complete JSON file, it ends at byte 1"),
+    ("evaluate found.json --annotations objects.json --norcal 1", "--train-annotations FILE"),
+    ("evaluate found.json --annotations objects.json --iou-type segm", "evaluate boxes (bbox) instead"),
+    ("evaluate found.json --annotations objects.json --json file.txt/result.json", "file.txt"),
+    ("predict gone photos", "gone: no such run"),
+    ("predict RUN empty", "empty: expected images in the folder, found none (.jpg"),
+    ("predict RUN photos --limit 5", "--limit is for runs of detectors"),
+    ("predict RUN photos --set precision=64", "precision=64: expected one of 32, bf16, fp16"),
+    ("report gone", "gone: no such run"),
+    ("report RUN --output photos", "photos: Is a directory"),
+    ("recipes --check tiny:nothing", "tiny has tiny:ce, tiny:softmax_eql"),
+    ("data counts gone", "gone: no such list, folder or file of images"),
+    ("data counts empty", "expected one folder of images for each category"),
+    ("data counts not.zip", "not.zip: not a zip archive"),
+    ("data check photos --labels photos", "--labels needs --names FILE"),
+    ("data long-tail photos --output file.txt", "file.txt exists; --force replaces it"),
+    ("data stats gone.json", "gone.json: no such annotation file"),
+    ("data convert yolo empty out.json", "data.yaml, classes.txt or obj.names, or --names FILE"),
+    ("demo --epochs 0", "a training has a positive length"),
+    ("demo --folder file.txt", "file.txt"),
+]
+# What no user should read: numbers of system errors, addresses of objects, temporary files, tracebacks.
+NOISE = re.compile(r"Errno|0x[0-9a-f]{6}|<_io|\.part\b|Traceback|\bnan\b(?!: expected)|PosixPath")
+
+
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
+    """A finished run, photographs, an empty folder, and files of several kinds."""
+    folder = tmp_path_factory.mktemp("wrong")
+    shutil.copytree(run, folder / "RUN")
+    write_images(folder / "photos", {"cat": 2, "dog": 2}, size=16)
+    (folder / "empty").mkdir()
+    (folder / "file.txt").write_text("text")
+    (folder / "not.zip").write_text("text")
+    (folder / "half.json").write_text("{")
+    images = [{"id": 1, "file_name": "a.jpg", "width": 10, "height": 10}]
+    box = {"image_id": 1, "category_id": 1, "bbox": [1, 1, 5, 5]}
+    annotations = [{**box, "id": 1, "area": 25, "iscrowd": 0}]
+    objects = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
+    (folder / "objects.json").write_text(json.dumps(objects))
+    (folder / "found.json").write_text(json.dumps([{**box, "score": 0.5}]))
+    return folder
+
+
+def files_of(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        *((words, message, WRONG_USAGE) for words, message in USAGE),
+        *((words, message, FAILED) for words, message in FAILURES),
+    ],
+)
+def test_a_wrong_use_gets_one_line_with_the_remedy_and_changes_nothing(words, message, code, folder):
+    before = files_of(folder)
+    done = equigrad(*words.split(), folder=folder)
+    (line,) = done.err.splitlines()
+    assert message in line
+    assert done.code == code
+    assert line.startswith("equigrad")
+    assert not NOISE.search(line)
+    named = [word for word in words.split() if "." in word and "=" not in word]
+    assert all(line.count(word) <= 1 for word in named)  # a path is not said twice
+    assert files_of(folder) == before
+
+
+def test_there_are_forty_wrong_uses_of_all_commands():
+    uses = [words.split() for words, _ in USAGE + FAILURES]
+    assert len(uses) >= 40
+    commands = {words[0] for words in uses if words}
+    assert commands >= {"train", "evaluate", "predict", "report", "recipes", "data", "demo"}

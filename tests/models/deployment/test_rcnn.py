@@ -1,0 +1,38 @@
+import pytest
+import torch
+
+import equigrad
+from equigrad.models.deployment.rcnn import DeployedRCNN
+from equigrad.models.detection.pyramids.small_fpn import SmallFPN
+from equigrad.models.detection.two_stage.rcnn import faster_rcnn
+from models.deployment.spread_weights import assert_same_detections, spread_weights
+
+NUM_CLASSES = 5
+# 96 / 32 is odd: the coarsest map of 160 pixels is rounded up, and torchvision's stride with it.
+SIZES = [(160, 96), (150, 90)]
+
+
+@pytest.mark.parametrize("with_masks", [False, True])
+@pytest.mark.parametrize("class_agnostic", [False, True])
+@torch.no_grad()
+def test_a_batch_has_the_detections_of_its_images(with_masks, class_agnostic):
+    torch.manual_seed(1)
+    pyramid = SmallFPN(8, num_channels=16, strides=(4, 8, 16, 32, 64))
+    model = faster_rcnn(
+        pyramid,
+        NUM_CLASSES,
+        equigrad.WithObjectness(equigrad.SigmoidEqualizationLoss(NUM_CLASSES)),
+        equigrad.SigmoidObjectnessScores(),
+        with_masks=with_masks,
+        class_agnostic=class_agnostic,
+        num_features=32,
+        num_mask_channels=16,
+        num_proposals=50,
+    ).eval()
+    spread_weights(model)
+    images = torch.randint(0, 256, (len(SIZES), 3, *SIZES[0]), dtype=torch.uint8)
+    deployed = DeployedRCNN(model).eval()
+    outputs = deployed(images, torch.tensor(SIZES))
+    assert len(outputs) == 3 + with_masks
+    assert_same_detections(model(images, [{"image_size": size} for size in SIZES]), outputs)
+    assert not [name for name in deployed.state_dict() if "loss" in name or "statistics" in name]
