@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from equigrad.files import atomic_write, remove_temporary_files, write_atomically
+from equigrad.files import atomic_folder, atomic_write, remove_temporary_files, write_atomically
 
 
 def write_and_die(file):
@@ -33,6 +33,31 @@ def test_a_file_that_another_process_is_writing_is_left_alone(tmp_path):
         remove_temporary_files(tmp_path)  # locks belong to open files, so one process can stand for two
         assert len(list(tmp_path.iterdir())) == 1
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_the_first_write_into_a_folder_removes_what_killed_processes_left(tmp_path):
+    (tmp_path / ".table.csv.13108.part").write_text("half")
+    (tmp_path / ".data.13108-abc.part" / "data").mkdir(parents=True)
+    others = {".holiday.mp4.part", "table.13108.part"}  # of other programs
+    for name in others:
+        (tmp_path / name).touch()
+    write_atomically(tmp_path / "file", b"new")
+    assert {path.name for path in tmp_path.iterdir()} == {"file", *others}
+
+
+def test_a_folder_appears_when_it_is_complete_and_removes_what_killed_processes_left(tmp_path):
+    (tmp_path / ".set.13108-abc.part" / "data").mkdir(parents=True)
+    with atomic_folder(tmp_path / "set") as fresh:
+        (fresh / "image").touch()
+        remove_temporary_files(tmp_path)  # as another process would
+        assert not (tmp_path / "set").exists()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["set", "set/image"]
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "set") as fresh:
+        (fresh / "folder" / "image").touch()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -1,10 +1,16 @@
-"""Atomic writes: after a crash a file is complete or missing, never half written. Locks that end with their process."""
+"""Atomic writes: after a crash a file is complete or missing, never half written. Locks that end with their process.
+
+What a killed process leaves is hidden, named after its id, and removed by the next process that writes in that folder.
+"""
 
 import fcntl
 import io
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +24,7 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: with the name of the file, when it cannot be written, whatever the writer made of that error.
     """
+    _tidy_once(file.parent.absolute())
     # With the process id in the name, two processes that write the same file do not mix.
     temporary = file.with_name(f".{file.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     with naming(file):
@@ -34,6 +41,26 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
         with naming(file):
             raise raw.failure or error  # noqa: B904 (it is the error itself, or its cause)
     sync_folder(file.parent)
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder`, which must be new or empty, when everything is in it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_temporary_files(folder.parent)
+    prefix = f".{folder.name}.{os.getpid()}-"
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, suffix=TEMPORARY_SUFFIX, dir=folder.parent))
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # where files cannot be locked, nobody removes it either
+            try_lock(descriptor)
+        fresh = temporary / "data"
+        fresh.mkdir()
+        yield fresh
+        fresh.rename(folder)  # only replaces an empty folder
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -67,12 +94,28 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove half-written files of killed processes; those that are being written stay."""
-    for file in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+    """Remove half-written files and folders of killed processes; those that are being written stay."""
+    for path in folder.glob(f".*.[0-9]*{TEMPORARY_SUFFIX}"):
         # Where files cannot be locked, nothing tells whether the writer lives.
-        with suppress(OSError), file.open("r+b") as stream:
-            if try_lock(stream.fileno()):
-                file.unlink()
+        with suppress(OSError):
+            _remove_unlocked(path)
+
+
+@cache
+def _tidy_once(folder: Path) -> None:
+    """The first write of a process tidies the folder; to list it for each of thousands of files would take long."""
+    remove_temporary_files(folder)
+
+
+def _remove_unlocked(path: Path) -> None:
+    is_folder = path.is_dir()
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        # Its writer may have renamed it meanwhile, and begun a new one of the same name.
+        if try_lock(descriptor) and os.path.samestat(path.stat(), os.fstat(descriptor)):
+            shutil.rmtree(path) if is_folder else path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:

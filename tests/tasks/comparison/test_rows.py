@@ -59,6 +59,22 @@ def test_finished_rows_are_kept_and_not_repeated(folder, measure, capsys):
         assert len(list(csv.DictReader(stream))) == 4
 
 
+def test_the_file_of_all_rows_gets_one_that_was_measured_before_a_kill(folder, measure):
+    measure("ce", 0)  # killed before the file was written
+    assert measure_rows(folder, ["ce"], 1, measure)
+    assert measure.measured == [("ce", 0)]
+    with (folder.folder / "rows.csv").open() as stream:
+        assert [row["method"] for row in csv.DictReader(stream)] == ["ce"]
+
+
+def test_a_comparison_that_begins_removes_what_a_killed_one_left(folder):
+    folder.keep_settings({})
+    half = folder.folder / ".rows.csv.13108.part"
+    half.write_text("method,")
+    folder.keep_settings({})
+    assert not half.exists()
+
+
 def test_other_settings_of_a_method_are_refused_and_other_methods_welcome(folder, measure):
     folder.keep_settings({"ce": method("method=ce")})
     measure_rows(folder, ["ce", "softmax_eql"], 1, measure)

@@ -3,7 +3,6 @@
 import csv
 import json
 import multiprocessing
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from equigrad.csv_cells import defused
+from equigrad.files import atomic_folder
 
 Json = dict[str, Any]
 MANIFEST = "manifest.json"  # the settings the folder was made with
@@ -28,17 +28,13 @@ def write_once(folder: Path, settings: Json, fill: Callable[[Path], None]) -> Pa
     manifest = json.loads(json.dumps(settings))  # as it will be read back, with lists instead of tuples
     if _holds(folder, manifest):
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-        fresh = Path(temporary, "data")
-        fresh.mkdir()
-        fill(fresh)
-        write_json(fresh / MANIFEST, manifest)
-        try:
-            fresh.rename(folder)  # only replaces an empty folder
-        except OSError:
-            if not _holds(folder, manifest):  # another process may have written the same data meanwhile
-                raise
+    try:
+        with atomic_folder(folder) as fresh:
+            fill(fresh)
+            write_json(fresh / MANIFEST, manifest)
+    except OSError:
+        if not _holds(folder, manifest):  # another process may have written the same data meanwhile
+            raise
     return folder
 
 

@@ -19,7 +19,7 @@ from equigrad.analysis.compared_methods import COLUMNS, ComparedMethods
 from equigrad.analysis.history import Evaluation
 from equigrad.engine import EngineError
 from equigrad.evaluation.tables import write_table
-from equigrad.files import write_atomically
+from equigrad.files import remove_temporary_files, write_atomically
 from equigrad.run_files import EVALUATION, RECIPE
 from equigrad.settings import differences, from_json, to_json
 from equigrad.tasks.comparison.last_layer import FrozenFeatures, LastLayer
@@ -79,6 +79,7 @@ class ComparisonFolder:
                 self._check_same(name, known[name], method.recipe)
             known[name] = to_json(method.recipe)
         self.folder.mkdir(parents=True, exist_ok=True)
+        remove_temporary_files(self.folder)
         write_atomically(self.folder / SETTINGS, (json.dumps(content, indent=1) + "\n").encode())
 
     def load(self, methods: Sequence[str], num_seeds: int) -> ComparedMethods:
@@ -132,6 +133,7 @@ def measure_rows(folder: ComparisonFolder, methods: Sequence[str], num_seeds: in
     missing = [row for row in wanted if not folder.is_finished(*row)]
     if len(missing) < len(wanted):
         print(f"{len(wanted) - len(missing)} of {len(wanted)} rows are there from before")
+        _write_rows(folder, wanted)  # who was killed may have measured one more than the file has
     start = time.monotonic()
     for number, (name, seed) in enumerate(missing, start=1):
         if not measure(name, seed):

@@ -1,7 +1,6 @@
 """What the writers of VOC and YOLO folders share: a folder that appears at once, its images, what it could not hold."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.formats.coco_paths import existing_paths
 from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.images.stores import FolderStore, open_store
+from equigrad.files import atomic_folder
 from equigrad.terminal import printable
 
 ImageFiles = Literal["link", "copy", "none"]
@@ -44,12 +44,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that becomes `folder` once everything is in it; FileExistsError if that has content."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder}: expected a new or empty folder, but it has other content")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-        fresh = Path(temporary, "data")
-        fresh.mkdir()
+    with atomic_folder(folder) as fresh:
         yield fresh
-        fresh.rename(folder)  # only replaces an empty folder
 
 
 def place_images(
