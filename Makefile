@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 # With bytecode: otherwise every process compiles torch again where PYTHONDONTWRITEBYTECODE is set, which takes seconds.
 INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+# For the same reason the tests and their processes keep the bytecode of the sources, whatever the environment says.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000

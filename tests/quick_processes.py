@@ -2,7 +2,10 @@
 
 import multiprocessing
 import os
+import random
+import socket
 import sys
+from contextlib import suppress
 from multiprocessing import context, forkserver
 
 # Imported once by the server; a spawned process would import all of it again, which takes seconds.
@@ -12,6 +15,7 @@ PRELOADED = [
     *("equigrad.data.detection.dataset", "equigrad.data.glyphs.files", "equigrad.engine", "equigrad.sampling"),
     *("equigrad.evaluation.classification", "equigrad.evaluation.segmentation"),
     *("equigrad.evaluation.detection.evaluator", "equigrad.evaluation.detection.openimages"),
+    *("equigrad.analysis.report", "equigrad.recipes.tiny", "plotly.offline"),  # all that a training ends up with
 ]
 
 
@@ -21,7 +25,20 @@ def quick_context() -> context.ForkServerContext:
     return multiprocessing.get_context("forkserver")
 
 
-def run_ranks(function, *arguments, world_size=2, timeout=120):
+PATIENCE = 600.0
+"""Seconds after which a process hangs: many times what any takes, because a busy machine is no failure."""
+
+
+def free_port():
+    """A port for processes that start soon; not of those that the system gives to whoever asks meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def run_ranks(function, *arguments, world_size=2, timeout=PATIENCE):
     """Run `function(rank, *arguments)` in a process for each rank; fails unless all succeed within the seconds."""
     processes = [quick_context().Process(target=function, args=(rank, *arguments)) for rank in range(world_size)]
     for process in processes:
@@ -54,6 +71,19 @@ def run_as_torchrun(function, *arguments, output, world_size=2):
     except AssertionError as error:
         raise AssertionError(output.read_text()) from error
     return output.read_text()
+
+
+def run_program(function, *arguments, output):
+    """Exit code of `function(*arguments)`, which returns it, in a process whose output goes to a file."""
+    process = quick_context().Process(target=_program, args=(output, function, arguments))
+    process.start()
+    process.join(PATIENCE)
+    return process.exitcode
+
+
+def _program(output, function, arguments):
+    behave_as_a_program(output)
+    sys.exit(function(*arguments))
 
 
 def _torchrun_rank(rank, environment, output, function, arguments):

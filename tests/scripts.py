@@ -4,9 +4,14 @@ import contextlib
 import io
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
+
+import torch.multiprocessing
+
+from quick_processes import quick_context
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,8 +29,10 @@ def run_script(script: str, *arguments: object) -> Finished:
     out, err = io.StringIO(), io.StringIO()
     file = ROOT / script
     code: object = 0
+    quick_spawn = partial(torch.multiprocessing.start_processes, start_method=quick_context().get_start_method())
     # Scripts import their neighbours.
     with (
+        patch.object(torch.multiprocessing, "spawn", quick_spawn),
         patch.object(sys, "argv", [script, *map(str, arguments)]),
         patch.object(sys, "path", [str(file.parent), *sys.path]),
         contextlib.redirect_stdout(out),

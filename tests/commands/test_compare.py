@@ -2,7 +2,6 @@
 
 import csv
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from commands.running_commands import equigrad
 from equigrad.cli import main
 from images_on_disk import write_images
-from quick_processes import behave_as_a_program, quick_context
+from quick_processes import run_program
 from segmentation_on_disk import write_set
 from small_detection_data import write_small_data
 
@@ -90,9 +89,8 @@ def test_more_methods_join_a_finished_comparison_and_changed_ones_do_not(finishe
     assert "was made with last_layer epochs=2" in done.err
 
 
-def compare_in_process(output, words, signal_number, num_rows):
+def compare_and_stop(words, signal_number, num_rows):
     """A comparison that gets a signal when it has measured so many rows and replaces the file of all rows."""
-    behave_as_a_program(output)
     replace = Path.replace
 
     def replace_late(path, target):
@@ -101,7 +99,7 @@ def compare_in_process(output, words, signal_number, num_rows):
         return replace(path, target)
 
     Path.replace = replace_late
-    sys.exit(main(words))
+    return main(words)
 
 
 def evaluations(out):
@@ -109,21 +107,14 @@ def evaluations(out):
     return {file: file.stat().st_mtime_ns for file in out.glob("rows/*/evaluation.json")}
 
 
-def exit_code(*arguments):
-    process = quick_context().Process(target=compare_in_process, args=arguments)
-    process.start()
-    process.join()
-    return process.exitcode
-
-
 def test_an_interrupted_and_a_killed_comparison_go_on(photos, tmp_path):
     out, printed = tmp_path / "out", tmp_path / "printed"
     words = ["compare", photos, "--methods", "ce,softmax_eql", "--seeds", "2", "--epochs", "2", "--folder", out, *TINY]
     words = [str(word) for word in words]
-    assert exit_code(printed, words, signal.SIGINT, 1) == 3, printed.read_text()
+    assert run_program(compare_and_stop, words, signal.SIGINT, 1, output=printed) == 3, printed.read_text()
     assert "equigrad: stopped; the same command goes on" in printed.read_text()
     first = evaluations(out)
-    assert exit_code(printed, words, signal.SIGKILL, 3) == -signal.SIGKILL, printed.read_text()
+    assert run_program(compare_and_stop, words, signal.SIGKILL, 3, output=printed) == -signal.SIGKILL
     kept = evaluations(out)
     assert len(first) == 1
     assert len(kept) == 3

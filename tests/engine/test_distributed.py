@@ -1,12 +1,7 @@
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 import torch
 
 from engine.toy import NoisyVectors, Options, ToyModel, finish, run
@@ -14,18 +9,6 @@ from equigrad.engine import SGD, Schedule, Training, TrainSettings, launch
 from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
 from equigrad.sampling import RepeatFactorSampler
 from quick_processes import run_as_torchrun
-
-TOY = Path(__file__).parent / "toy.py"
-
-
-def torchrun(*arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(TOY)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def final(folder):
@@ -58,11 +41,10 @@ def test_a_signal_on_one_rank_ends_the_evaluation_of_both(tmp_path):
     assert shown.count("training: 8 steps") == 1
 
 
-@pytest.mark.slow
 def test_two_processes_train_what_one_trains_on_the_joined_batch_and_may_take_over_a_run(tmp_path):
     alone = Options(tmp_path / "alone", stochastic=False, num_workers=0, batch_size=16, epochs=2)
     assert finish(alone, tmp_path / "output.txt") == 0
-    torchrun(tmp_path / "together")
+    run_as_torchrun(run, replace(alone, folder=tmp_path / "together"), output=tmp_path / "together.txt")
     expected, actual = final(tmp_path / "alone"), final(tmp_path / "together")
     assert actual["step"] == expected["step"]
     torch.testing.assert_close(actual["model"], expected["model"], atol=1e-6, rtol=1e-5)

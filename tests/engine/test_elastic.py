@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from quick_processes import PATIENCE
+
 SETTINGS = [
     *("data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"),
     *("training.schedule.epochs=40", "training.batch_size=8", "training.log_every=20", "training.checkpoint_every=20"),
@@ -35,13 +37,13 @@ def test_a_killed_rank_is_started_again_and_the_run_goes_on_from_its_last_checkp
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         ) as job,
     ):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not (folder / "checkpoints" / "step_00000020.pt").exists():
             assert time.monotonic() < deadline, output.read_text()
             time.sleep(0.05)
         victim = children_of(job.pid)[-1]
         os.kill(victim, signal.SIGKILL)
-        assert job.wait(180) == 0, output.read_text()
+        assert job.wait(PATIENCE) == 0, output.read_text()
     shown = output.read_text()
     assert "Traceback" not in shown
     told = [line for line in shown.splitlines() if line.startswith("equigrad: ")]

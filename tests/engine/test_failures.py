@@ -8,12 +8,13 @@ import pytest
 
 from engine.test_resume import assert_same_run
 from engine.toy import Options, start_ranks
+from quick_processes import PATIENCE
 
 
 def outcome(ranks, output):
     """Exit codes, and what was said on stderr or about the end of a rank."""
     for rank in ranks:
-        rank.join(60)
+        rank.join(PATIENCE)
     progress = re.compile(r"(step|training:|device:|[\d.e-]+ s a step:) ")
     lines = [line for line in output.read_text().splitlines() if not progress.match(line)]
     return [rank.exitcode for rank in ranks], lines

@@ -3,20 +3,19 @@
 import os
 import shlex
 import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.run import get_args_parser
 
 from engine.toy import assert_identical
 from equigrad.cli import _parser, main
 from equigrad.engine import load_checkpoint
 from equigrad.recipes.catalogue import load_recipe
-from quick_processes import run_as_torchrun
+from quick_processes import PATIENCE, behave_as_a_program, free_port, quick_context, run_as_torchrun
 
 SETTINGS = [
     *("data.num_classes=5", "data.max_count=12", "data.imbalance_factor=6", "data.test_count=2"),
@@ -30,24 +29,32 @@ def words(folder):
     return ["train", "tiny:softmax_eql", "--folder", str(folder), *(f"--set={setting}" for setting in SETTINGS)]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def node(address, port, folder, output):
+    """A torchrun with one rank; the settings and the variables are those of docs/cluster.md."""
+    behave_as_a_program(output)
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+    config = LaunchConfig(
+        *(2, 2, 1),  # nodes, and ranks of each
+        run_id="job",
+        rdzv_backend="c10d",
+        rdzv_endpoint=f"127.0.0.1:{port}",
+        # Both addresses are this machine, so that each would take itself for the host of the endpoint.
+        rdzv_configs={"is_host": address == "127.0.0.1"},
+        local_addr=address,
+        max_restarts=3,
+        start_method="fork",
+    )
+    elastic_launch(config, rank)(folder)
 
 
-def start_node(address, port, folder, output):
-    """A torchrun with one rank; the command and the variables are those of docs/cluster.md."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
-    torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job"]
-    # Both addresses are this machine, so that each would take itself for the host of the endpoint.
-    torchrun += ["--rdzv-conf", f"is_host={address == '127.0.0.1'}", "--local-addr", address]
-    torchrun += ["--max-restarts", "3", "-m", "equigrad"]
-    environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    with output.open("a") as stream:
-        return subprocess.Popen(
-            [*torchrun, *words(folder)], stdout=stream, stderr=stream, env={**os.environ, **environment}
-        )
+def rank(folder):
+    sys.exit(main(words(folder)))
+
+
+def start_node(*arguments):
+    process = quick_context().Process(target=node, args=arguments)
+    process.start()
+    return process
 
 
 def kill_node(node):
@@ -55,7 +62,7 @@ def kill_node(node):
     ranks = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
     for process in (node.pid, *map(int, ranks)):
         os.kill(process, signal.SIGKILL)
-    node.wait()
+    node.join()
 
 
 @pytest.mark.slow
@@ -66,16 +73,18 @@ def test_a_node_that_is_killed_and_started_again_goes_on_and_ends_as_two_ranks_o
         for address, output in zip(("127.0.0.1", "127.0.0.2"), outputs, strict=True)
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not (folder / "checkpoints" / "step_00000020.pt").exists():
             assert time.monotonic() < deadline, [output.read_text() for output in outputs]
             time.sleep(0.05)
         kill_node(second)
         second = start_node("127.0.0.2", port, folder, outputs[1])
-        assert (first.wait(180), second.wait(60)) == (0, 0), [output.read_text() for output in outputs]
+        first.join(PATIENCE)
+        second.join(PATIENCE)
+        assert (first.exitcode, second.exitcode) == (0, 0), [output.read_text() for output in outputs]
     finally:
         for node in (first, second):
-            if node.poll() is None:
+            if node.exitcode is None:
                 kill_node(node)
     shown = outputs[0].read_text()
     assert "equigrad: rank 1 (process " in shown

@@ -10,6 +10,7 @@ import torch
 
 from engine.toy import Options, assert_identical, finish, read_metrics, start
 from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
+from quick_processes import PATIENCE
 
 NUM_CALLS = 39  # of the model, in an uninterrupted run
 
@@ -68,7 +69,7 @@ def test_a_run_killed_at_any_moment_ends_bit_identical(uninterrupted, tmp_path):
         child = start(replace(options, resume=True), output)
         time.sleep(generator.uniform(0.2, 0.7))
         child.kill()
-        child.join(60)
+        child.join(PATIENCE)
         num_kills += child.exitcode == -signal.SIGKILL
     assert num_kills > 0
     assert finish(replace(options, resume=True), output) == 0, output.read_text()
@@ -86,7 +87,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_exit_code_0_and_how_to_resume(n
     child = start(replace(options, seconds=0.05), output)
     wait_for(tmp_path / "run" / "metrics.jsonl", "\n")
     os.killpg(child.pid, number)  # as a terminal or a scheduler does: to the data workers too
-    child.join(60)
+    child.join(PATIENCE)
     assert child.exitcode == 0, output.read_text()
     (line,) = [line for line in output.read_text().splitlines() if line.startswith("stopped at step")]
     assert line.endswith("--resume")
@@ -98,7 +99,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_exit_code_0_and_how_to_resume(n
 
 
 def wait_for(file, text):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (file.exists() and text in file.read_text()):
         assert time.monotonic() < deadline, f"{file} never held {text!r}"
         time.sleep(0.02)

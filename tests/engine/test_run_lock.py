@@ -14,7 +14,7 @@ from engine.test_resume import wait_for
 from engine.toy import Options, finish, start
 from equigrad.engine import EngineError
 from equigrad.engine.run_lock import check_not_in_use, run_lock
-from quick_processes import quick_context
+from quick_processes import PATIENCE, quick_context
 
 
 def test_a_folder_in_use_is_refused_with_its_holder_for_writing_and_for_reading(tmp_path):
@@ -73,7 +73,7 @@ def test_processes_that_take_the_folder_in_turn_never_hold_it_together(tmp_path)
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        child.join(PATIENCE)
     assert (tmp_path / "number").read_text() == "600"
 
 
@@ -81,6 +81,7 @@ def test_resuming_beside_a_training_is_refused_and_a_kill_frees_the_folder_thoug
     options, output, refused = Options(tmp_path / "run", seconds=0.1), tmp_path / "output.txt", tmp_path / "refused.txt"
     training = start(options, output)
     wait_for(tmp_path / "run" / "metrics.jsonl", "\n")
+    os.kill(training.pid, signal.SIGSTOP)  # it must not end before the other begins
     assert finish(replace(options, resume=True), refused) == 1
     (line,) = refused.read_text().splitlines()
     assert f"is in use by process {training.pid} on " in line

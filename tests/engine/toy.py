@@ -1,14 +1,12 @@
 """A tiny training on generated vectors that uses everything a resumption could get wrong.
 
-Tests run it in this process, in a child that can be killed, or as a script under torchrun.
+Tests run it in this process, or in a child that can be killed.
 """
 
-import argparse
 import json
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from torch import Tensor, nn
 from equigrad import SigmoidEqualizationLoss
 from equigrad.engine import SGD, Cosine, Ema, Schedule, TrainSettings, Warmup, launch, one_voice, train
 from equigrad.sampling import RepeatFactorSampler
+from quick_processes import PATIENCE, behave_as_a_program, free_port, quick_context
 
 NUM_SAMPLES, NUM_FEATURES, NUM_CLASSES = 64, 6, 5
 
@@ -135,8 +134,6 @@ def run(options: Options) -> int:
 
 def start(options: Options, output: Path, environment: dict[str, str] | None = None) -> Any:
     """The training in a child process of its own group, which writes to a file."""
-    from quick_processes import quick_context  # here, because torchrun starts this file without the tests' path
-
     child = quick_context().Process(target=_run_in_child, args=(options, output, environment or {}))
     child.start()
     return child
@@ -145,25 +142,20 @@ def start(options: Options, output: Path, environment: dict[str, str] | None = N
 def finish(options: Options, output: Path) -> int:
     """Exit code of the training in a child process."""
     child = start(options, output)
-    child.join(120)
+    child.join(PATIENCE)
     assert child.exitcode is not None, f"still running: {output.read_text()}"
     return child.exitcode
 
 
 def start_ranks(options: list[Options], output: Path, **environment: str) -> list[Any]:
     """One child for each rank, as torchrun starts them, with options of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(len(options))}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(options))}
     common |= {"LOCAL_WORLD_SIZE": str(len(options)), **environment}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(len(options))]
     return [start(own, output, common | rank) for own, rank in zip(options, ranks, strict=True)]
 
 
 def _run_in_child(options: Options, output: Path, environment: dict[str, str]) -> None:
-    from quick_processes import behave_as_a_program
-
     os.setpgid(0, 0)
     os.environ.update(environment)
     behave_as_a_program(output)
@@ -191,12 +183,3 @@ def assert_identical(actual: Any, expected: Any, path: str = "") -> None:
         assert torch.equal(actual, expected), path
     else:
         assert actual == expected, path
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--epochs", type=float, default=2)
-    arguments = parser.parse_args()
-    sys.exit(run(Options(**vars(arguments), stochastic=False, num_workers=0, batch_size=16)))

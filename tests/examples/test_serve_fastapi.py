@@ -68,7 +68,7 @@ def served(app):
 
 
 def ask(server, content):
-    connection = http.client.HTTPConnection(*server, timeout=30)
+    connection = http.client.HTTPConnection(*server, timeout=300)
     connection.request("POST", "/predict", body=content)
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())

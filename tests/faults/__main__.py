@@ -13,30 +13,28 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-import tensorboard.compat.proto.event_pb2
-import tensorboard.summary.writer.record_writer  # noqa: F401
 import torch
-from tests.faults.jobs import SETTINGS, Job
+from tests.faults.jobs import Job, train_words
 from tests.faults.kinds import KINDS, Lab, possible_kinds
 
-from equigrad.recipes.catalogue import load_recipe
-
-# Imported before any process is forked, so that none has to do it again.
+from equigrad.cli import main as train
 
 _BEGIN, _END = "<!-- table -->", "<!-- end of table -->"
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Exit code 0 if nothing was lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Disturb trainings.")
     parser.add_argument("--faults", type=int, default=100, help="how many")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first fault")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="N", help="fault number N alone")
     parser.add_argument("--kind", choices=[kind.__name__ for kind in KINDS], help="faults of this kind alone")
     parser.add_argument("--table", type=Path, metavar="FILE", help="page whose table is replaced")
-    parsed = parser.parse_args()
+    parsed = parser.parse_args(words)
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     kinds = possible_kinds()
@@ -45,7 +43,7 @@ def main() -> int:
             print(f"left out, because it needs the right to mount: {kind.__doc__}")
     if parsed.kind is not None:
         kinds = [kind for kind in kinds if kind.__name__ == parsed.kind]
-    numbers = range(parsed.faults) if parsed.only is None else [parsed.only]
+    numbers = range(parsed.first, parsed.first + parsed.faults) if parsed.only is None else [parsed.only]
     start = time.monotonic()
     outcomes: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -68,13 +66,15 @@ def _random(seed: int, number: int) -> random.Random:
 
 def _references(folder: Path) -> dict[int, Path]:
     """Runs that nobody disturbs, on one rank and on two."""
-    load_recipe("tiny:softmax_eql", SETTINGS).recipe.data.load()  # choosing glyphs takes seconds, and is remembered
     references = {ranks: folder / f"undisturbed_{ranks}" / "run" for ranks in (1, 2)}
-    for ranks, run in references.items():
+    for run in references.values():
         run.parent.mkdir()
-        job = Job(run, ranks=ranks)
-        if job.finish() != [0] * ranks:
-            raise SystemExit(f"the undisturbed run failed: {job.said()}")
+    # In this process, so that those forked from it have chosen the glyphs and imported all that a training needs.
+    if train(train_words(references[1])) != 0:
+        raise SystemExit("the undisturbed run failed")
+    job = Job(references[2], ranks=2)
+    if job.finish() != [0, 0]:
+        raise SystemExit(f"the undisturbed run of two ranks failed: {job.said()}")
     return references
 
 

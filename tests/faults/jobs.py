@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.quick_processes import PATIENCE, free_port
 
 from equigrad.cli import main
 from equigrad.engine.checkpoint import checkpoint_files, load_checkpoint
@@ -24,8 +24,13 @@ SETTINGS = (
     *("training.schedule.epochs=4", "training.batch_size=8", "training.log_every=1", "training.checkpoint_every=3"),
     *("training.evaluate_every=2", "training.statistics_every=2"),
 )
-_PATIENCE = 120.0  # seconds after which a job hangs
 _FORK = multiprocessing.get_context("fork")
+
+
+def train_words(folder: Path, workers: int = 0) -> list[str]:
+    """The command of every training here."""
+    words = ["train", "tiny:softmax_eql", "--run", str(folder), "--workers", str(workers)]
+    return words + [word for setting in SETTINGS for word in ("--set", setting)]
 
 
 class Job:
@@ -54,8 +59,7 @@ class Job:
         self.out, self.err = (folder.with_name(f"{name}.{stream}") for stream in ("out", "err"))
         for file in (self.out, self.err):
             file.write_text("")
-        words = ["train", "tiny:softmax_eql", "--run", str(folder), "--workers", str(workers)]
-        words += [word for setting in SETTINGS for word in ("--set", setting)] + ["--resume"] * resume
+        words = train_words(folder, workers) + ["--resume"] * resume
         environments = _rank_environments(ranks)
         self.processes = [_FORK.Process(target=self._run, args=(words, own, clock_offset)) for own in environments]
         for process in self.processes:
@@ -73,7 +77,7 @@ class Job:
 
     def wait_for_step(self, step: int) -> bool:
         """Whether a line of this step was logged; False if the job ended before."""
-        log, deadline = self.folder / "metrics.jsonl", time.monotonic() + _PATIENCE
+        log, deadline = self.folder / "metrics.jsonl", time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             with contextlib.suppress(FileNotFoundError):
                 if log.read_bytes().count(b"\n") >= step:
@@ -81,7 +85,7 @@ class Job:
             if not any(process.is_alive() for process in self.processes):
                 return False
             time.sleep(0.002)
-        raise AssertionError(f"no step {step} within {_PATIENCE:.0f} s")
+        raise AssertionError(f"no step {step} within {PATIENCE:.0f} s")
 
     def workers(self) -> list[int]:
         """Process ids of those that read data for the first rank."""
@@ -100,7 +104,7 @@ class Job:
     def finish(self) -> list[int | None]:
         """Exit codes, after all processes have ended."""
         for process in self.processes:
-            process.join(_PATIENCE)
+            process.join(PATIENCE)
             if process.exitcode is None:
                 process.kill()
                 raise AssertionError(f"hangs: {self.said()}")
@@ -122,10 +126,7 @@ def _rank_environments(ranks: int) -> Iterator[dict[str, str]]:
     if ranks == 1:
         yield {}
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
     for rank in range(ranks):
         yield {**common, "LOCAL_WORLD_SIZE": str(ranks), "RANK": str(rank), "LOCAL_RANK": str(rank)}
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def kill_a_worker(lab: Lab) -> str:
     job = lab.started(workers=2)
     workers = job.workers()
     for worker in lab.random.sample(workers, min(1, len(workers))):
-        os.kill(worker, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(worker, signal.SIGKILL)
     (code,) = job.finish()
     if code == 0:  # all data had been read
         lab.check()
@@ -276,8 +278,9 @@ def resume_beside(lab: Lab) -> str:
     beside = Job(lab.folder, resume=True, name="beside")
     codes = beside.finish()
     job.kill(signal.SIGCONT)
-    assert codes == [1], beside.said()
-    assert f" is in use by process {job.processes[0].pid} on " in beside.error_line()
+    if codes != [0]:  # the training had not ended
+        assert codes == [1], beside.said()
+        assert f" is in use by process {job.processes[0].pid} on " in beside.error_line()
     assert job.finish() == [0], job.said()
     lab.check()
     return BY_ITSELF

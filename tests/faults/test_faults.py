@@ -1,21 +1,20 @@
-"""Forty faults at trainings, with other seeds than the hundred of docs/faults.md."""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""Every kind of fault once, with another seed than the hundred of docs/faults.md, which `make faults` repeats."""
 
 import pytest
+from tests.faults.__main__ import main
+from tests.faults.kinds import KINDS
 
-ROOT = Path(__file__).parents[2]
+from quick_processes import run_program
+
+NUM_PARTS = 3  # for the workers of the tests to share
+SIZE = -(-len(KINDS) // NUM_PARTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_faults_at_random_moments_lose_nothing(seed):
-    command = [sys.executable, "-m", "tests.faults", "--faults", "20", "--seed", str(seed)]
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"20 faults, seed {seed}" in done.stdout
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_faults_at_random_moments_lose_nothing(part, tmp_path):
+    words = ["--faults", str(SIZE), "--first", str(part * SIZE), "--seed", "1"]
+    code = run_program(main, words, output=tmp_path / "output.txt")
+    shown = (tmp_path / "output.txt").read_text()
+    assert code == 0, shown
+    assert f"{SIZE} faults, seed 1" in shown

@@ -1,10 +1,7 @@
 """What a run of a classification recipe leaves in its folder, on one process, on two, and when it is stopped."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from equigrad.cli import main
 from equigrad.engine import Schedule
 from equigrad.engine.checkpoint import load_weights
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.tasks.classification.data import GlyphImages
 from equigrad.tasks.classification.run import build_model, evaluate, evaluate_model
+from quick_processes import run_as_torchrun
 from running import load, train
 
 NAME = "tiny:softmax_eql"
@@ -62,7 +61,6 @@ def test_a_stopped_run_has_no_results_and_a_resumed_one_has(tmp_path):
     assert all((folder / file).exists() for file in RESULTS)
 
 
-@pytest.mark.slow
 def test_two_processes_evaluate_each_image_once_and_as_one_process_does(tmp_path):
     folder = tmp_path / "run"
     named = load_recipe(NAME, SETTINGS)
@@ -71,13 +69,10 @@ def test_two_processes_evaluate_each_image_once_and_as_one_process_does(tmp_path
     for file in RESULTS:
         (folder / file).unlink()
     # Nothing is left to train: the two evaluate the same weights.
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "equigrad"]
-    line += ["train", NAME, "--folder", str(folder), "--resume"]
-    line += [word for setting in SETTINGS for word in ("--set", setting)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Overall") == 1  # one process speaks
+    words = ["train", NAME, "--folder", str(folder), "--resume"]
+    words += [word for setting in SETTINGS for word in ("--set", setting)]
+    shown = run_as_torchrun(main, words, output=tmp_path / "output.txt")
+    assert shown.count("Overall") == 1  # one process speaks
     shared_evaluation, shared_predictions = results(folder)
     assert shared_evaluation["result"] == pytest.approx(evaluation["result"], abs=1e-6, nan_ok=True)
     assert shared_evaluation["categories"] == evaluation["categories"]
