@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+from quick_processes import do_not_wait_for_the_disk
+
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("equigrad", deadline=None)
 hypothesis.settings.load_profile("equigrad")
@@ -20,6 +22,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["EQUIGRAD_CACHE"] = ""  # no test writes into the home folder
+do_not_wait_for_the_disk()
 
 GOLDEN = Path(__file__).parent / "golden"
 

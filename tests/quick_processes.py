@@ -98,3 +98,9 @@ def behave_as_a_program(output):
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
+    do_not_wait_for_the_disk()
+
+
+def do_not_wait_for_the_disk():
+    """Switch `os.fsync` off: no test cuts the power, and a small training would wait longer than it computes."""
+    os.fsync = lambda descriptor: None
