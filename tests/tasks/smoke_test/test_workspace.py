@@ -121,6 +121,7 @@ def test_ctrl_c_ends_all_tries(tmp_path, monkeypatch, capsys):
     assert shown.err == "equigrad: interrupted\n"
 
 
+@pytest.mark.slow
 def test_every_row_of_a_table_trains(tmp_path, monkeypatch, capsys):
     # A small backbone, because what a method adds does not depend on it.
     (tmp_path / "small_table.py").write_text(
@@ -136,6 +137,7 @@ def test_every_row_of_a_table_trains(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == f"all {len(METHODS)} recipes build and train"
 
 
+@pytest.mark.slow
 def test_the_largest_network_of_the_tables_trains_in_both_stages(capsys):
     assert main(["recipes", "--check", "image_classification:places_lt_resnet152", "--set", "method=crt"]) == 0
     first, last = capsys.readouterr().out.splitlines()
