@@ -113,7 +113,10 @@ def _remove_unlocked(path: Path) -> None:
     try:
         # Its writer may have renamed it meanwhile, and begun a new one of the same name.
         if try_lock(descriptor) and os.path.samestat(path.stat(), os.fstat(descriptor)):
-            shutil.rmtree(path) if is_folder else path.unlink()
+            if is_folder:
+                shutil.rmtree(path)
+            else:
+                path.unlink()
     finally:
         os.close(descriptor)
 
