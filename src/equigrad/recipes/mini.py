@@ -13,9 +13,9 @@ from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.recipes.methods.two_stage import with_prior
 from equigrad.tasks.backbones import SmallConv, SmallPyramid, SmallSegmentationEncoder
-from equigrad.tasks.classification.data import GlyphImages
+from equigrad.tasks.classification.data import GlyphImages, PublishedImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
-from equigrad.tasks.detection.data import GlyphObjects
+from equigrad.tasks.detection.data import CocoFiles, DetectionSource, GlyphObjects
 from equigrad.tasks.detection.detectors import RCNN, OneStageDetector, Yolox
 from equigrad.tasks.detection.preprocessing import ShorterSide
 from equigrad.tasks.detection.recipe import DetectionRecipe
@@ -33,23 +33,17 @@ _PRIOR = 0.01
 # is longer, and most of iNaturalist's.
 _IMAGES = {
     "imagenet_lt": GlyphImages(),
-    "place_Lt": GlyphImages(num_classes=36, max_count=400, imbalance_factor=200.0, seed=1),
-    "inat": GlyphImages(num_classes=80, max_count=120, imbalance_factor=40.0, seed=2),
+    "places_lt": GlyphImages(num_classes=36, max_count=400, imbalance_factor=200.0, seed=1),
+    "inaturalist18": GlyphImages(num_classes=80, max_count=120, imbalance_factor=40.0, seed=2),
 }
+_BALANCED_IMAGES = GlyphImages(max_count=60, imbalance_factor=1.0)
 _LVIS = GlyphObjects(Path("data/mini/lvis"), num_classes=60, max_count=300, test_count=6, image_size=64)
-_OBJECTS = {
-    "openimage": replace(
-        _LVIS, root=Path("data/mini/openimages"), profile="exponential", imbalance_factor=100.0, seed=1
-    ),
-    "coco_results": replace(
-        _LVIS, root=Path("data/mini/coco"), num_classes=30, max_count=100, profile="exponential", imbalance_factor=1.0
-    ),
-}
-_OBJECTS["oid_results"] = _OBJECTS["openimage"]
-_SCENES = {
-    "ade20k_results": GlyphScenes(num_glyphs=14, max_count=150, imbalance_factor=10.0),
-    "ade20k_lt_results": GlyphScenes(num_glyphs=14, max_count=150, imbalance_factor=50.0),
-}
+_COCO = replace(
+    _LVIS, root=Path("data/mini/coco"), num_classes=30, max_count=100, profile="exponential", imbalance_factor=1.0
+)
+_OPENIMAGES = replace(_LVIS, root=Path("data/mini/openimages"), profile="exponential", imbalance_factor=100.0, seed=1)
+_ADE20K = GlyphScenes(num_glyphs=14, max_count=150, imbalance_factor=10.0)
+_ADE20K_LT = replace(_ADE20K, imbalance_factor=50.0)
 
 # Categories with up to 100 of LVIS's 100,170 images are repeated; here these are 100 of about 2,000.
 _REPEAT_THRESHOLD = 0.05
@@ -71,30 +65,26 @@ def _classification(recipe: ClassificationRecipe) -> ClassificationRecipe:
     method = recipe.method if recipe.method.bias_prior is None else replace(recipe.method, bias_prior=_PRIOR)
     optimizer = SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
     training = _training(optimizer, steps=200 if method.second_stage else 600, warmup=40, batch_size=64)
-    return replace(
-        recipe, data=_IMAGES[table_of(recipe)], backbone=SmallConv(width=16), method=method, training=training
-    )
+    data = _IMAGES[recipe.data.benchmark] if isinstance(recipe.data, PublishedImages) else _BALANCED_IMAGES
+    return replace(recipe, data=data, backbone=SmallConv(width=16), method=method, training=training)
 
 
 def _segmentation(recipe: SegmentationRecipe) -> SegmentationRecipe:
-    heads = {
-        PSPNet: PSPNet(channels=48),
-        DeepLabV3Plus: DeepLabV3Plus(channels=48, low_channels=16, dilations=(1, 2, 4), separable=False),
-    }
+    deeplab = DeepLabV3Plus(channels=48, low_channels=16, dilations=(1, 2, 4), separable=False)
     optimizer = SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
     training = _training(optimizer, steps=500, warmup=10, batch_size=16)
     return replace(
         recipe,
-        data=_SCENES[table_of(recipe)],
+        data=_ADE20K if getattr(recipe.data, "train_list", None) is None else _ADE20K_LT,
         backbone=SmallSegmentationEncoder(),
-        head=heads[type(recipe.head)],
+        head=deeplab if isinstance(recipe.head, DeepLabV3Plus) else PSPNet(channels=48),
         training=replace(training, max_grad_norm=10.0),
         auxiliary="none",
     )
 
 
 def _detection(recipe: DetectionRecipe) -> DetectionRecipe:
-    data = _OBJECTS.get(table_of(recipe), _LVIS)
+    data = _objects(recipe.data)
     # No flips: a mirrored glyph is another character.
     small = replace(
         recipe,
@@ -107,12 +97,17 @@ def _detection(recipe: DetectionRecipe) -> DetectionRecipe:
     return _two_stage(small) if isinstance(recipe.detector, RCNN) else _one_stage(small, recipe.detector)
 
 
+def _objects(data: DetectionSource) -> GlyphObjects:
+    if isinstance(data, CocoFiles):
+        return _COCO if data.benchmark == "coco" else _LVIS
+    return _OPENIMAGES
+
+
 def _one_stage(recipe: DetectionRecipe, detector: OneStageDetector) -> DetectionRecipe:
-    steps = 500
     small = replace(detector, prior=_PRIOR)
     if isinstance(small, Yolox):
         small = replace(small, first_l1_epoch=1000)  # the last twentieth of a schedule is too short here to matter
-    training = _training(SGD(lr=0.1, momentum=0.9, weight_decay=1e-4), steps=steps, warmup=100, batch_size=16)
+    training = _training(SGD(lr=0.1, momentum=0.9, weight_decay=1e-4), steps=400, warmup=100, batch_size=16)
     return replace(
         recipe,
         backbone=SmallPyramid(width=16, num_channels=64, strides=(8, 16, 32)),
@@ -132,7 +127,7 @@ def _two_stage(recipe: DetectionRecipe) -> DetectionRecipe:
         num_proposals=100,
         rois=RoISampler(32),
     )
-    steps = 200 if recipe.second_stage else 400
+    steps = 120 if recipe.second_stage else 250
     training = _training(SGD(lr=0.05, momentum=0.9, weight_decay=1e-4), steps=steps, warmup=100, batch_size=16)
     return replace(
         recipe,
@@ -161,8 +156,3 @@ def _training(optimizer: SGD, *, steps: int, warmup: int, batch_size: int) -> Tr
         num_workers=0,
         evaluate_every=None,
     )
-
-
-def table_of(recipe: Recipe) -> str:
-    """The name of a recipe's table, without the variant in brackets."""
-    return recipe.table.partition(" (")[0]

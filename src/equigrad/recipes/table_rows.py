@@ -6,7 +6,6 @@ from functools import cache
 
 from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
 from equigrad.recipes.methods.classification import FIRST_STAGES
-from equigrad.recipes.mini import table_of
 from equigrad.recipes.tables import TABLES, Row
 from equigrad.settings import nearest
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -99,11 +98,11 @@ def _found_rows() -> Iterator[TableRow]:
         for assignment, *_ in rows_of_recipe(name):
             row_recipe = RowRecipe(name, assignment.removeprefix("method="))
             recipe = row_recipe.load()
-            variant = recipe.table.partition(" (")[2].removesuffix(")")
+            table, _, variant = recipe.table.removesuffix(")").partition(" (")
             is_first = (recipe.table, recipe.row) not in seen
             seen.add((recipe.table, recipe.row))
             start, is_reading = _start(row_recipe, recipe)
-            yield TableRow(table_of(recipe), variant, recipe.row, row_recipe, start, is_reading, is_first)
+            yield TableRow(table, variant, recipe.row, row_recipe, start, is_reading, is_first)
 
 
 def _start(row: RowRecipe, recipe: Recipe) -> tuple[RowRecipe | None, bool]:
@@ -111,8 +110,8 @@ def _start(row: RowRecipe, recipe: Recipe) -> tuple[RowRecipe | None, bool]:
     if isinstance(recipe, ClassificationRecipe) and row.method == "logit_adjustment_post_hoc":
         return RowRecipe(row.name, "ce"), True
     if isinstance(recipe, ClassificationRecipe) and recipe.method.needs_init:
-        stages: dict[str, str] = {**FIRST_STAGES}
-        return RowRecipe(row.name, stages[row.method]), False
+        first = next(first for method, first in FIRST_STAGES.items() if method == row.method)
+        return RowRecipe(row.name, first), False
     if row.method == "norcal":
         return RowRecipe(row.name, "ce"), True
     if not isinstance(recipe, DetectionRecipe) or recipe.second_stage is None:
