@@ -69,8 +69,15 @@ def test_records_have_every_seed_with_the_published_numbers(rows):
     records = table_records(rows)
     assert len(records) == 6
     assert records[1] == {
-        "variant": "R50", "row": "CE", "compared": 1, "run": "a", "seed": 1,
-        "ours_AP": 12.0, "ours_APr": 2.0, "published_AP": 20.0, "published_APr": 1.0,
+        "variant": "R50",
+        "row": "CE",
+        "compared": 1,
+        "run": "a",
+        "seed": 1,
+        "ours_AP": 12.0,
+        "ours_APr": 2.0,
+        "published_AP": 20.0,
+        "published_APr": 1.0,
     }
 
 

@@ -53,9 +53,9 @@ def plot_observation(columns: Sequence[Observed], file: str | Path) -> None:
             panels[2, column].axhline(1, color="#6b7280", linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
             panels[2, column].set_ylim(0, 1.5)
             panels[2, column].set_xlabel("rank, most frequent first")
-            panels[2, column].legend(fontsize=8, loc="best")
         for row, name in enumerate(_QUANTITIES.values()):
             panels[row, 0].set_ylabel(name)
+        figure.legend(*panels[2, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
         save_figure(figure, file)
 
 
