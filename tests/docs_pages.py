@@ -53,6 +53,13 @@ COMPARED_IMAGES = [
     *("--image-size", "32", "--epochs", "1", "--workers", "0", "--seeds", "1"),
     *set_words("backbone.weights=none"),
 ]
+PAPER_ROWS = [
+    *("--jobs", "1"),
+    *set_words(
+        *("training.schedule.steps=1", "training.schedule.warmup.length=1", "training.batch_size=2"),
+        *("data.max_count=4", "data.test_count=1"),
+    ),
+]
 COMPARED_OBJECTS = ["--seeds", "1", *OWN_OBJECTS]
 COMPARED_MAPS = ["--seeds", "1", *OWN_MAPS]
 CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
@@ -374,6 +381,17 @@ PAGES: dict[str, PageSetup] = {
             "equigrad train own_data:detection": OWN_OBJECTS,
         },
         outputs=["runs/first: 247 of 247"],
+    ),
+    "docs/tables.md": PageSetup(
+        shorter={
+            "equigrad table s_effect --scale full": [],
+            "equigrad table component_analysis": [*PAPER_ROWS, "--rows", "obj neg pos"],
+            "equigrad table s_effect --seeds": [*PAPER_ROWS, "--seeds", "1", "--rows", "s=8"],
+        },
+        not_run={
+            "equigrad table s_effect --scale full --set": "trains on LVIS",
+            "equigrad figure ": "trains ten runs; tests/commands/test_figure.py draws the figures of short ones",
+        },
     ),
     "docs/use_the_model.md": PageSetup(
         write=write_model_inputs,

@@ -45,8 +45,8 @@ def plot_gradients(runs: Sequence[RunHistory], file: str | Path, *, statistics_p
         statistics_path: as in `compare`.
     """
     comparison = _with_statistics(runs, statistics_path)
-    with _style():
-        figure = _new_figure(height=6.4)
+    with style():
+        figure = new_figure(height=6.4)
         rows = figure.subplots(3, 1, sharex=True)
         titles = ("Positive gradient received", "Negative gradient received", "Ratio of positive to negative")
         for axes, title, quantity in zip(rows, titles, ("positive", "negative", "ratio"), strict=True):
@@ -59,7 +59,7 @@ def plot_gradients(runs: Sequence[RunHistory], file: str | Path, *, statistics_p
         for axes in rows:
             _mark_groups(axes, comparison.categories, with_names=axes is rows[0])
         figure.legend(*rows[2].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-        _save(figure, file)
+        save_figure(figure, file)
 
 
 def plot_ratio_over_training(
@@ -75,8 +75,8 @@ def plot_ratio_over_training(
     comparison = _with_statistics(runs, statistics_path)
     num_columns = min(len(comparison.watched), 2)
     num_rows = -(-len(comparison.watched) // num_columns)
-    with _style():
-        figure = _new_figure(height=0.5 + 2.7 * num_rows)
+    with style():
+        figure = new_figure(height=0.5 + 2.7 * num_rows)
         panels = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False)
         for axes, run in zip(panels.flat, comparison.watched, strict=False):
             _draw_balance(axes)
@@ -89,7 +89,7 @@ def plot_ratio_over_training(
         figure.supxlabel(_category_label(comparison.categories), fontsize="medium")
         figure.supylabel("gradient ratio", fontsize="medium")
         figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=_NUM_PARTS)
-        _save(figure, file)
+        save_figure(figure, file)
 
 
 def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequence[str] | None = None) -> None:
@@ -105,8 +105,8 @@ def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequen
     unknown = [name for name in names if name not in comparison.metric_names]
     if unknown:
         raise ValueError(f"metrics must be among {comparison.metric_names}, got {unknown}")
-    with _style():
-        figure = _new_figure(height=3.2)
+    with style():
+        figure = new_figure(height=3.2)
         axes = figure.subplots()
         width = 0.8 / len(comparison.runs)
         for index, run in enumerate(comparison.runs):
@@ -119,7 +119,7 @@ def plot_groups(runs: Sequence[RunHistory], file: str | Path, *, metrics: Sequen
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("%")
         figure.legend(loc="outside upper center", ncols=4)
-        _save(figure, file)
+        save_figure(figure, file)
 
 
 def plot_differences(compared: ComparedMethods, file: str | Path) -> None:
@@ -132,8 +132,8 @@ def plot_differences(compared: ComparedMethods, file: str | Path) -> None:
     differences, others = compared.differences, compared.methods[1:]
     columns = np.flatnonzero(np.isfinite(differences.estimate).all(axis=0)).tolist() or [0]
     heights = np.arange(len(others))[::-1]
-    with _style():
-        figure = _new_figure(height=1.3 + 0.3 * len(others))
+    with style():
+        figure = new_figure(height=1.3 + 0.3 * len(others))
         panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
         for axes, column in zip(panels, columns, strict=True):
             axes.axvline(0, color="#6b7280", linewidth=0.8, zorder=0)
@@ -144,7 +144,7 @@ def plot_differences(compared: ComparedMethods, file: str | Path) -> None:
         panels[0].set_yticks(heights, others)
         panels[0].set_ylim(-0.6, len(others) - 0.4)
         figure.supxlabel(f"percentage points from {compared.methods[0]}", fontsize="medium")
-        _save(figure, file)
+        save_figure(figure, file)
 
 
 def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> None:
@@ -157,8 +157,8 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
     """
     rank = np.empty(len(counts), dtype=np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
-    with _style():
-        figure = _new_figure(height=3.2)
+    with style():
+        figure = new_figure(height=3.2)
         axes = figure.subplots()
         for index, (name, members) in enumerate(groups.items()):
             label = f"{name} ({len(members):,})"
@@ -169,7 +169,7 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
         axes.set_xlabel(f"{len(counts):,} categories, most frequent first")
         axes.set_ylabel("images")
         figure.legend(loc="outside upper center", ncols=4)
-        _save(figure, file)
+        save_figure(figure, file)
 
 
 def _with_statistics(runs: Sequence[RunHistory], path: str | None) -> Comparison:
@@ -254,23 +254,26 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}" if value < 0.9995 else "100"
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
+    """How all figures look."""
     from matplotlib import rc_context
 
     return rc_context(_STYLE)  # type: ignore[arg-type]  # newer stubs list every key
 
 
-def _new_figure(height: float) -> "Figure":
+def new_figure(height: float, width: float = _WIDTH) -> "Figure":
+    """An empty figure, in inches."""
     # Without pyplot, the caller's windows, backend and current figure do not change.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _save(figure: "Figure", file: str | Path) -> None:
+def save_figure(figure: "Figure", file: str | Path) -> None:
+    """Write a PNG."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=_DPI)
     write_atomically(Path(file), content.getvalue())

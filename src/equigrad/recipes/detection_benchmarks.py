@@ -1,4 +1,4 @@
-"""LVIS v1 and OpenImages as the paper's detectors are trained on them: where the files lie, and the schedules."""
+"""LVIS v1, COCO and OpenImages as the paper's detectors are trained on them: where the files lie, and the schedules."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,14 @@ LVIS_V1 = CocoFiles(
 LVIS_V1_WITH_EMPTY = replace(LVIS_V1, keep_empty=True)
 NUM_LVIS_V1_IMAGES = 99_388
 """Training images with annotations."""
+
+COCO = CocoFiles(
+    train=Path("coco/annotations/instances_train2017.json"),
+    test=Path("coco/annotations/instances_val2017.json"),
+    images=Path("coco"),
+    keep_empty=False,
+    benchmark="coco",
+)
 
 # The released code hands its detections over as they are.
 OPENIMAGES = OpenImages(expand_detections=False)

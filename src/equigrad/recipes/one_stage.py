@@ -11,13 +11,13 @@ gradients, which it found most one-stage detectors to need.
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from equigrad.engine import Schedule, Warmup
 from equigrad.models.detection.pyramids.feature_pyramid import ExtraLevels
 from equigrad.recipes.detection_benchmarks import (
     CHECK_IMAGES,
+    COCO,
     LVIS_V1_WITH_EMPTY,
     OPENIMAGES,
     SCHEDULE_2X,
@@ -26,7 +26,6 @@ from equigrad.recipes.detection_benchmarks import (
 )
 from equigrad.recipes.methods.one_stage import METHODS
 from equigrad.tasks.backbones import Depth, ResNetPyramid
-from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.detection.detectors import Atss, Fcos, ImprovedAtss, OneStageDetector, Paa, RetinaNet
 from equigrad.tasks.detection.preprocessing import ShorterSide
 from equigrad.tasks.detection.recipe import DetectionRecipe
@@ -36,14 +35,6 @@ from equigrad.tasks.methods import DenseMethod
 FL, FL_EQL, EFL = METHODS["fl"], METHODS["fl_eql"], METHODS["efl"]
 
 _LONG_WARMUP = replace(SCHEDULE_2X, warmup=Warmup(1, "epochs"))
-
-COCO = CocoFiles(
-    train=Path("coco/annotations/instances_train2017.json"),
-    test=Path("coco/annotations/instances_val2017.json"),
-    images=Path("coco"),
-    keep_empty=False,
-    benchmark="coco",
-)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,133 @@
+"""`equigrad figure NAME`: the figures of the paper."""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equigrad.commands.exit_codes import STOPPED
+
+if TYPE_CHECKING:
+    from equigrad.recipes.table_rows import RowRecipe
+    from equigrad.tasks.paper_tables.planning import PlannedRun
+
+NAMES = ("grad_ob", "vis_balance_ratio", "vis_od")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad figure NAME`."""
+    parser = commands.add_parser(
+        "figure",
+        help="a figure of the paper: grad_ob, vis_balance_ratio, vis_od",
+        description="Draw a figure of the paper. grad_ob: gradients of each category on long-tailed and on balanced "
+        "data, for four tasks. vis_balance_ratio: the gradient ratio of two runs over training. vis_od: detections of "
+        "two runs in some images. Runs that are not named are trained as for `equigrad table`.",
+    )
+    parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="runs to compare, instead of the paper's")
+    parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
+    parser.add_argument("--limit", type=int, default=4, metavar="N", help="vis_od: so many images (4)")
+    parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
+    parser.add_argument("--jobs", type=int, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all runs, such as paths"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and figures (runs/tables)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="PNG; by default FOLDER/SCALE/NAME.png")
+    parser.set_defaults(function=figure)
+
+
+def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
+    """Train what is missing, and draw."""
+    output = parsed.output or parsed.folder / parsed.scale / f"{parsed.name}.png"
+    if parsed.name == "grad_ob" and parsed.runs:
+        raise ValueError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
+    if parsed.name == "vis_od" and parsed.images is None:
+        raise ValueError("vis_od needs --images FOLDER")
+    folders = parsed.runs or _trained(parsed, command)
+    if folders is None:
+        print("equigrad: stopped; the same command goes on", file=sys.stderr)
+        return STOPPED
+    output.parent.mkdir(parents=True, exist_ok=True)
+    draw = {"grad_ob": _grad_ob, "vis_balance_ratio": _vis_balance_ratio, "vis_od": _vis_od}
+    draw[parsed.name](folders, output, parsed)
+    print(f"The figure: {output}")
+    return None
+
+
+def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] | None:
+    """The folders of the paper's runs, trained now if they are missing; None if that was stopped."""
+    from equigrad.recipes.figure_runs import GRAD_OB, VIS_BALANCE_RATIO, VIS_OD
+    from equigrad.tasks.paper_tables.planning import in_order
+    from equigrad.tasks.paper_tables.running import train_missing
+
+    pairs = {"grad_ob": [recipe for task in GRAD_OB for recipe in (task.long_tailed, task.balanced)]}
+    recipes: Sequence[RowRecipe] = {**pairs, "vis_balance_ratio": VIS_BALANCE_RATIO, "vis_od": VIS_OD}[parsed.name]
+    runs = [_planned(recipe, parsed) for recipe in recipes]
+    folder = parsed.folder / parsed.scale / "runs"
+    labels = {run.name: f"{recipe.name}, {recipe.method}" for run, recipe in zip(runs, recipes, strict=True)}
+    missing = [run for run in in_order(runs) if not run.is_finished(folder)]
+    if missing:
+        print(
+            f"{parsed.name}, {parsed.scale}: {len(missing)} of {len(runs)} runs are missing and trained now", flush=True
+        )
+    jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
+    outcome = train_missing(in_order(runs), folder, jobs=jobs, command=command, labels=labels)
+    if outcome.failures:
+        raise ValueError(f"{len(outcome.failures)} of {len(runs)} runs failed: {next(iter(outcome.failures.values()))}")
+    return None if outcome.stopped else [folder / run.name for run in runs]
+
+
+def _planned(recipe: "RowRecipe", parsed: argparse.Namespace) -> "PlannedRun":
+    from equigrad.recipes.mini import mini
+    from equigrad.settings import override
+    from equigrad.tasks.paper_tables.planning import Wanted, planned_run
+
+    loaded = recipe.load()
+    scaled = override(mini(loaded) if parsed.scale == "mini" else loaded, parsed.set)
+    return planned_run(Wanted(scaled, None, False), seed=0)
+
+
+def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+    from equigrad.analysis.history import RunHistory
+    from equigrad.analysis.observation import Observed, mean_gradients, plot_observation
+    from equigrad.recipes.figure_runs import GRAD_OB
+
+    columns = []
+    for index, task in enumerate(GRAD_OB):
+        names = task.names if parsed.scale == "full" else ("long-tailed", "balanced")
+        pair = [RunHistory.load(folders[2 * index + side], names[side]) for side in (0, 1)]
+        columns.append(Observed(task.title, *pair))
+        for run in pair:
+            groups = (f"{name} {pos:.3g} / {neg:.3g}" for name, (pos, neg) in mean_gradients(run).items())
+            print(f"{task.title}, {run.name}: mean positive / negative gradient: {', '.join(groups)}")
+    plot_observation(columns, output)
+
+
+def _vis_balance_ratio(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+    from equigrad.analysis.history import RunHistory
+    from equigrad.analysis.plots import plot_ratio_over_training
+
+    plot_ratio_over_training([RunHistory.load(folder) for folder in folders], output)
+
+
+def _vis_od(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+    from equigrad.analysis.pictures.grid import picture_grid
+    from equigrad.commands.prediction.inputs import inputs_of
+    from equigrad.data.images.sources import ImageSource
+    from equigrad.files import write_atomically
+    from equigrad.tasks.run_folder import recipe_of_run, trained_model
+
+    sources = [ImageSource(one.path) for one in inputs_of([parsed.images]) if not one.is_video][: parsed.limit]
+    if not sources:
+        raise ValueError(f"{parsed.images}: no images in it")
+    rows = {}
+    for folder in folders:
+        model = trained_model(folder, recipe_of_run(folder))
+        rows[folder.name] = [prediction.draw() for prediction in model.predict_sources(sources)]
+    content = io.BytesIO()
+    picture_grid(rows).save(content, "PNG")
+    write_atomically(output, content.getvalue())

@@ -1,0 +1,192 @@
+"""`equigrad table`: the paper's tables, published beside ours."""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equigrad.commands.exit_codes import STOPPED
+
+if TYPE_CHECKING:
+    from equigrad.analysis.paper_table import ResultRow
+    from equigrad.recipes.table_rows import TableRow
+    from equigrad.tasks.paper_tables.planning import PlannedRun
+    from equigrad.tasks.run_folder import Recipe
+
+_MINI_NOTE = (
+    "Scale mini: glyphs drawn on the spot, small networks, a few hundred steps. The methods are those of the rows, but "
+    "not data, backbone and length: only ranks can be compared with the paper, not levels. Rows that differ in depth, "
+    "length or size of the data alone share one run."
+)
+_GROUPS_NOTE = "The glyph data has rare, common and frequent categories: ours beside AP1 is APr, beside AP5 APf."
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad table [NAME]`."""
+    parser = commands.add_parser(
+        "table",
+        help="a table of the paper: published beside ours; without NAME, all with their state",
+        description="Train the missing rows of a table of the paper, and write it as Markdown, CSV and a page. "
+        "If it is stopped, the same command goes on; rows that tables share are trained once.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="label of the table in the paper, or `all`")
+    parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
+    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="trainings of each row (1)")
+    parser.add_argument("--rows", metavar="LABEL,…", help="only rows of these labels or methods")
+    parser.add_argument("--jobs", type=_positive, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all rows, such as paths"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and tables (runs/tables)")
+    parser.add_argument("--collate", action="store_true", help="train nothing: write the table of what is there")
+    parser.add_argument("--dry-run", action="store_true", help="say what is needed and how long it takes, and stop")
+    parser.set_defaults(function=table)
+
+
+def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
+    """Train the missing rows and write the tables, or list all tables."""
+    from equigrad.recipes.table_rows import NAMES, rows_of_table
+    from equigrad.tasks.paper_tables.planning import in_order
+    from equigrad.tasks.paper_tables.running import train_missing
+
+    if parsed.name is None:
+        _list(parsed.folder)
+        return None
+    names = NAMES if parsed.name == "all" else (parsed.name,)
+    rows = {name: _chosen(rows_of_table(name), parsed.rows) for name in names}
+    plan = {row: _runs(row, parsed.scale, parsed.seeds, parsed.set) for members in rows.values() for row in members}
+    # All rows with one seed before the next: a stopped table is whole for the first seeds.
+    runs = in_order([found[seed] for seed in range(parsed.seeds) for found in plan.values()])
+    folder = parsed.folder / parsed.scale
+    _announce(parsed, runs, folder)
+    if parsed.dry_run:
+        return None
+    failures: dict[str, str] = {}
+    if not parsed.collate:
+        labels = _labels(plan)
+        jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
+        outcome = train_missing(runs, folder / "runs", jobs=jobs, command=command, labels=labels)
+        if outcome.stopped:
+            print("equigrad: stopped; the same command goes on", file=sys.stderr)
+            return STOPPED
+        failures = outcome.failures
+    for name, members in rows.items():
+        results = [_result(row, plan[row], folder / "runs") for row in members]
+        print(_write(name, parsed.scale, results, folder, command))
+    if failures:
+        raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
+    return None
+
+
+def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
+    if text is None:
+        return list(rows)
+    words = [word.strip() for word in text.split(",")]
+    known = {label for row in rows for label in (row.label, row.recipe.method)}
+    for word in words:
+        if word not in known:
+            raise ValueError(f"--rows {word}: no such row; the table has {', '.join(row.label for row in rows)}")
+    return [row for row in rows if row.label in words or row.recipe.method in words]
+
+
+def _runs(row: "TableRow", scale: str, num_seeds: int, assignments: Sequence[str]) -> "list[PlannedRun]":
+    from equigrad.recipes.mini import mini
+    from equigrad.settings import override
+    from equigrad.tasks.paper_tables.planning import Wanted, planned_run
+
+    def scaled(recipe: "Recipe") -> "Recipe":
+        return override(mini(recipe) if scale == "mini" else recipe, assignments)
+
+    start = None if row.start is None else scaled(row.start.load())
+    wanted = Wanted(scaled(row.recipe.load()), start, row.is_reading)
+    return [planned_run(wanted, seed) for seed in range(num_seeds)]
+
+
+def _announce(parsed: argparse.Namespace, runs: "Sequence[PlannedRun]", folder: Path) -> None:
+    """What is there, what is to be trained, and how long that takes at the most; at full scale what it needs."""
+    missing = [run for run in runs if not run.is_finished(folder / "runs")]
+    print(f"{parsed.name}, {parsed.scale}: {len(runs)} runs, {len(runs) - len(missing)} of them are there", flush=True)
+    if not missing or parsed.collate:
+        return
+    if parsed.scale == "mini":
+        print(f"{len(missing)} runs of at most two minutes of one core each", flush=True)
+        return
+    from equigrad.tasks.paper_tables.requirements import PEAK_FLOPS, UTILISATION, needs_of
+
+    needs = needs_of(missing)
+    for path, is_there in needs.files.items():
+        print(f"  data: {path}{'' if is_there else '  (missing; name yours with --set data.…=PATH)'}")
+    print(f"  weights: {', '.join(needs.weights) or 'none, from scratch'}")
+    sustained = f"{PEAK_FLOPS * UTILISATION / 1e12:.0f} TFLOP/s ({UTILISATION:.0%} of an A100 with TF32)"
+    print(f"  about {needs.gpu_hours:,.0f} GPU hours by arithmetic: backbones alone, at {sustained}")
+    for line in needs.arithmetic:
+        print(f"    {line}")
+    if needs.missing and not parsed.dry_run:
+        raise ValueError(f"{needs.missing[0]}: no such file or folder; --collate writes the table of what is there")
+
+
+def _labels(plan: "Mapping[TableRow, Sequence[PlannedRun]]") -> dict[str, str]:
+    """What each run is called while it is trained: the first of its rows."""
+    labels: dict[str, str] = {}
+    for row, runs in plan.items():
+        for seed, run in enumerate(runs):
+            labels.setdefault(run.name, f"{row.full_table}, {row.shown_label}, seed {seed}")
+    for row, runs in plan.items():
+        for seed, run in enumerate(runs):
+            if run.start is not None:
+                labels.setdefault(run.start.name, f"{row.full_table}, first stage of {row.shown_label}, seed {seed}")
+    return labels
+
+
+def _result(row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path) -> "ResultRow":
+    from equigrad.analysis.history import Evaluation
+    from equigrad.analysis.paper_table import ResultRow
+
+    finished = [run for run in runs if run.is_finished(folder)]
+    results = [Evaluation.load(folder / run.name).result for run in finished]
+    name = runs[0].name.rpartition("_")[0]
+    return ResultRow(row.variant, row.shown_label, row.published, results, name, is_compared=row.is_first)
+
+
+def _write(name: str, scale: str, rows: "Sequence[ResultRow]", folder: Path, command: Sequence[str]) -> str:
+    """Write Markdown, CSV and page; returns the table as text."""
+    from equigrad.analysis.compared_tables import as_text
+    from equigrad.analysis.paper_table import columns_of, markdown, paper_table, table_records
+    from equigrad.analysis.paper_table_page import write_table_page
+    from equigrad.evaluation.tables import write_table
+    from equigrad.files import write_atomically
+
+    notes = [_MINI_NOTE] if scale == "mini" else []
+    if scale == "mini" and "AP1" in columns_of(rows):
+        notes.append(_GROUPS_NOTE)
+    title = f"{name}, {scale}"
+    write_table(table_records(rows), folder / f"{name}.csv")
+    write_atomically(folder / f"{name}.md", markdown(title, rows, [*notes, f"`{shlex.join(command)}`"]).encode())
+    write_table_page(folder / f"{name}.html", title, rows, notes=notes, command=command)
+    text = as_text([[cell.replace("*", "") for cell in line] for line in paper_table(rows)])
+    return f"\n{title}\n{text}\nMarkdown, CSV and page: {folder / name}.md, .csv, .html"
+
+
+def _list(folder: Path) -> None:
+    """All tables with the number of their rows and how many of them are there, at both scales."""
+    from equigrad.recipes.table_rows import NAMES, rows_of_table
+
+    width = max(map(len, NAMES))
+    print(f"{'table':{width}}  rows   mini   full")
+    for name in NAMES:
+        rows = rows_of_table(name)
+        counts = []
+        for scale in ("mini", "full"):
+            runs = [_runs(row, scale, 1, [])[0] for row in rows]
+            counts.append(sum(run.is_finished(folder / scale / "runs") for run in runs))
+        print(f"{name:{width}}  {len(rows):4}   {counts[0]:4}   {counts[1]:4}")
+    print("\nequigrad table NAME trains and writes one, equigrad table all every one of them")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)

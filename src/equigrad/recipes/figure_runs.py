@@ -1,0 +1,48 @@
+"""The runs that the paper's figures show."""
+
+from typing import NamedTuple
+
+from equigrad.recipes.table_rows import RowRecipe
+
+
+class ObservedTask(NamedTuple):
+    """A column of `grad_ob`: the same plain loss on long-tailed and on balanced data."""
+
+    title: str
+    long_tailed: RowRecipe
+    balanced: RowRecipe
+    names: tuple[str, str]  # of the two data sets
+
+
+GRAD_OB = (
+    ObservedTask(
+        "image classification",
+        RowRecipe("image_classification:imagenet_lt_resnet50", "ce"),
+        RowRecipe("image_classification:imagenet_resnet50", "ce"),
+        ("ImageNet-LT", "ImageNet"),
+    ),
+    ObservedTask(
+        "two-stage detection",
+        RowRecipe("two_stage:components", "none"),
+        RowRecipe("two_stage:coco_mask_rcnn_r50", "none"),
+        ("LVIS", "COCO"),
+    ),
+    ObservedTask(
+        "one-stage detection",
+        RowRecipe("one_stage:lvis_r50", "baseline"),
+        RowRecipe("one_stage:coco", "fl"),
+        ("LVIS", "COCO"),
+    ),
+    ObservedTask(
+        "semantic segmentation",
+        RowRecipe("semantic_segmentation:ade20k_lt_pspnet_r50", "ce"),
+        RowRecipe("semantic_segmentation:ade20k_pspnet_r50", "ce"),
+        ("ADE20K-LT", "ADE20K"),
+    ),
+)
+
+VIS_BALANCE_RATIO = (RowRecipe("two_stage:components", "none"), RowRecipe("two_stage:components", "obj_neg_pos"))
+"""Mask R-CNN with BCE and with Sigmoid-EQL."""
+
+VIS_OD = (RowRecipe("one_stage:lvis_r50", "baseline"), RowRecipe("one_stage:lvis_r50", "efl"))
+"""The improved baseline with focal loss and with EFL."""

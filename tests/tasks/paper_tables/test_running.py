@@ -1,0 +1,77 @@
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from equigrad.recipes import tiny
+from equigrad.recipes.methods.classification import METHODS
+from equigrad.tasks.classification.data import GlyphImages
+from equigrad.tasks.paper_tables.planning import Wanted, in_order, planned_run
+from equigrad.tasks.paper_tables.running import train_missing
+
+
+def small(recipe, steps=2):
+    schedule = replace(recipe.training.schedule, epochs=None, steps=steps)
+    training = replace(recipe.training, schedule=schedule, batch_size=4, log_every=1, evaluate_every=None)
+    data = GlyphImages(num_classes=4, max_count=6, imbalance_factor=3.0, test_count=1)
+    return replace(recipe, data=data, training=training)
+
+
+def crt(steps=2):
+    return replace(small(tiny.ce(), steps), method=METHODS["crt"][1])
+
+
+def train(runs, folder, jobs=1):
+    ordered = in_order(runs)
+    return train_missing(
+        ordered, folder, jobs=jobs, command=["equigrad"], labels={run.name: run.name for run in ordered}
+    )
+
+
+def test_a_second_stage_is_trained_after_its_first(tmp_path, capsys):
+    run = planned_run(Wanted(crt(), small(tiny.ce()), False), 0)
+    outcome = train([run], tmp_path)
+    assert not outcome.stopped
+    assert not outcome.failures
+    assert run.is_finished(tmp_path)
+    assert run.start.is_finished(tmp_path)
+    assert capsys.readouterr().out.splitlines()[-1] == f"[2/2] {run.name}"
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_work(tmp_path):
+    recipes = [small(recipe()) for recipe in (tiny.ce, tiny.bce, tiny.softmax_eql)]
+    runs = [planned_run(Wanted(recipe, None, False), 0) for recipe in recipes]
+    outcome = train(runs, tmp_path, jobs=2)
+    assert not outcome.failures
+    assert all(run.is_finished(tmp_path) for run in runs)
+
+
+def test_a_stopped_training_goes_on_where_it_was(tmp_path):
+    run = planned_run(Wanted(small(tiny.ce(), steps=3000), None, False), 0)
+    log = tmp_path / run.name / "metrics.jsonl"
+
+    def stop():
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    outcome = train([run], tmp_path)
+    thread.join()
+    assert outcome.stopped
+    assert not run.is_finished(tmp_path)
+    assert list((tmp_path / run.name / "checkpoints").glob("step_*.pt"))
+
+
+def test_what_starts_from_a_failed_run_is_not_tried(tmp_path, capsys):
+    run = planned_run(Wanted(crt(), small(tiny.ce()), False), 0)
+    (tmp_path / run.start.name).write_text("")  # a file where the folder should be
+    outcome = train([run], tmp_path)
+    assert list(outcome.failures) == [run.start.name]
+    assert "is a file" in capsys.readouterr().err
