@@ -2,7 +2,7 @@
 
     python benchmarks/ranks.py                     # a step of the loss alone
     python benchmarks/ranks.py --resnet50 4        # a step of ResNet-50 with four images of 224 pixels on each rank
-    python benchmarks/ranks.py --gradients         # the sum of ResNet-50's gradients alone, which no step can do without
+    python benchmarks/ranks.py --gradients         # the sum of the gradients of ResNet-50, without a step
 
 A step of the loss is forward, statistics and backward of Sigmoid-EQL on 1,024 rows in float32. That of ResNet-50 is of
 a classifier with this loss in DistributedDataParallel; beyond 10,000 categories its last layer has 128 inputs. The
