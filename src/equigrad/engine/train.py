@@ -47,7 +47,7 @@ from equigrad.engine.loading import (
 )
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
-from equigrad.engine.reporting import Reporter, counted
+from equigrad.engine.reporting.reporter import Reporter, counted
 from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings

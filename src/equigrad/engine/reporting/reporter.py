@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from equigrad.engine.learner import Learner
-from equigrad.engine.progress import PlainProgress, make_progress
+from equigrad.engine.reporting.progress import PlainProgress, make_progress
+from equigrad.engine.reporting.timing import Forecast, StepTimer
 from equigrad.engine.run_log import RunLog
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
-from equigrad.engine.timing import Forecast, StepTimer
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -6,7 +6,8 @@ import pytest
 from engine.toy import ToyModel
 from equigrad.engine import SGD, Schedule, TrainSettings
 from equigrad.engine.learner import Learner
-from equigrad.engine.reporting import Reporter, counted
+from equigrad.engine.reporting.progress import PlainProgress
+from equigrad.engine.reporting.reporter import Reporter, counted
 
 SETTINGS = TrainSettings(optimizer=SGD(0.1), schedule=Schedule(epochs=1), batch_size=8)
 
@@ -43,7 +44,9 @@ def test_written_numbers_are_shown_and_begin_a_new_mean(fabric, capsys):
 def test_an_open_reporter_is_closed_with_the_stack(fabric, monkeypatch):
     reporter, closed = Reporter(fabric, 100, 20, None), []
     with ExitStack() as stack:
-        monkeypatch.setattr("equigrad.engine.progress.PlainProgress.close", lambda progress: closed.append(progress))
+        monkeypatch.setattr(
+            "equigrad.engine.reporting.progress.PlainProgress.close", lambda progress: closed.append(progress)
+        )
         reporter.open(stack, step=0)
         assert not closed
     assert closed == [reporter.progress]
