@@ -44,9 +44,7 @@ def test_written_numbers_are_shown_and_begin_a_new_mean(fabric, capsys):
 def test_an_open_reporter_is_closed_with_the_stack(fabric, monkeypatch):
     reporter, closed = Reporter(fabric, 100, 20, None), []
     with ExitStack() as stack:
-        monkeypatch.setattr(
-            "equigrad.engine.reporting.progress.PlainProgress.close", lambda progress: closed.append(progress)
-        )
+        monkeypatch.setattr(PlainProgress, "close", closed.append)
         reporter.open(stack, step=0)
         assert not closed
     assert closed == [reporter.progress]
