@@ -44,7 +44,7 @@ def test_written_numbers_are_shown_and_begin_a_new_mean(fabric, capsys):
 def test_an_open_reporter_is_closed_with_the_stack(fabric, monkeypatch):
     reporter, closed = Reporter(fabric, 100, 20, None), []
     with ExitStack() as stack:
-        monkeypatch.setattr(PlainProgress, "close", closed.append)
+        monkeypatch.setattr(PlainProgress, "close", lambda progress: closed.append(progress))
         reporter.open(stack, step=0)
         assert not closed
     assert closed == [reporter.progress]
