@@ -5,15 +5,15 @@
     python benchmarks/loading.py --annotations DATA/coco228/instances_train128.json --objects DATA/coco228/images.zip
 
 A worker is one process on one core, so both loaders run in this one, in turns, on the same files, and CPU seconds are
-counted. Classification is a random crop of 224 pixels and a flip, up to a uint8 tensor: `ImageFolder` with the
-transforms of torchvision's reference, without its conversion to floats, which here is the model's work. Detection is
+counted. Both take the same crops. Classification is a random crop of 224 pixels and a flip, up to a uint8 tensor:
+`ImageFolder` with the transforms of torchvision's reference, without its conversion to floats, which here is the
+model's work. Detection is
 `CocoDetection` with transforms of its reference: a random size of the shorter side up to 800 pixels and a flip.
 """
 
 import argparse
 import contextlib
 import io
-import itertools
 import statistics
 import sys
 import tempfile
@@ -37,25 +37,34 @@ from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.readers import read_images
 from equigrad.data.images.transforms import train_transform
 from equigrad.engine.loading import SampleSlot, SlotDataset
+from equigrad.engine.random_state import mixed_seed, seed_cpu
 
-Read = Callable[[int], Any]
+Read = Callable[[int, int], Any]
+"""Takes the index of an image and its position in the epoch, which decides the crop."""
 
 
 def as_trained(dataset: Any) -> Read:
     """Reading as a worker of the training does it: random numbers are seeded for each sample."""
-    slots, positions = SlotDataset(dataset, 0, "stop", str), itertools.count()
-    return lambda index: slots[SampleSlot(0, next(positions), index)]
+    slots = SlotDataset(dataset, 0, "stop", str)
+    return lambda index, position: slots[SampleSlot(0, position, index)]
+
+
+def as_published(dataset: Any) -> Read:
+    """Reading with whatever random numbers are there."""
+    return lambda index, position: dataset[index]
 
 
 def compare(loaders: dict[str, Read], num_images: int, rounds: int) -> None:
-    """Print images a CPU second of each loader, and the ratio to the first; rounds take turns."""
+    """Print images a CPU second of each loader, and the ratio to the first; rounds take turns, and crops are equal."""
     seconds: dict[str, list[float]] = {name: [] for name in loaders}
-    for _ in range(rounds):
+    for first in range(0, rounds * num_images, num_images):
         for name, read in loaders.items():
-            start = time.process_time()
+            seconds[name].append(0.0)
             for index in range(num_images):
-                read(index)
-            seconds[name].append((time.process_time() - start) / num_images)
+                seed_cpu(mixed_seed(0, 0, first + index))  # what `as_trained` does once more, as part of its work
+                start = time.process_time()
+                read(index, first + index)
+                seconds[name][-1] += (time.process_time() - start) / num_images
     medians = {name: statistics.median(found) for name, found in seconds.items()}
     reference = next(iter(medians.values()))
     for name, median in medians.items():
@@ -68,7 +77,7 @@ def classification(root: Path, num_images: int, rounds: int) -> None:
     )
     images, transform = read_images(root), train_transform(color_jitter=0)
     loaders = {
-        "ImageFolder": lambda index: reference[index],
+        "ImageFolder": as_published(reference),
         "equigrad": as_trained(ImageDataset(images, transform)),
         "equigrad, decode_size 512": as_trained(ImageDataset(images, transform, min_side=512)),
         "equigrad, decode_size 256": as_trained(ImageDataset(images, transform, min_side=256)),
@@ -88,14 +97,14 @@ def detection(annotations: Path, root: Path, num_images: int, rounds: int, with_
     ours = DetectionDataset(data, root, with_masks=with_masks, dense_masks=False)
     items = TransformedDataset(ours, detection_transform(short=tuple(LVIS_SHORT_SIDES)))
     name = "masks" if with_masks else "boxes"
-    loaders = {f"CocoDetection, {name}": lambda index: reference[index], f"equigrad, {name}": as_trained(items)}
+    loaders = {f"CocoDetection, {name}": as_published(reference), f"equigrad, {name}": as_trained(items)}
     compare(loaders, min(num_images, len(reference), len(items)), rounds)
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
-    """`ImageFolder` and `CocoDetection` read folders only."""
+    """The photographs of an archive, not its label maps; `ImageFolder` and `CocoDetection` read folders only."""
     with zipfile.ZipFile(archive) as images:
-        images.extractall(folder)
+        images.extractall(folder, [name for name in images.namelist() if name.endswith(".jpg")])
     return folder
 
 

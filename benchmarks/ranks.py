@@ -2,6 +2,7 @@
 
     python benchmarks/ranks.py                     # a step of the loss alone
     python benchmarks/ranks.py --resnet50 4        # a step of ResNet-50 with four images of 224 pixels on each rank
+    python benchmarks/ranks.py --gradients         # the sum of the gradients of ResNet-50, without a step
 
 A step of the loss is forward, statistics and backward of Sigmoid-EQL on 1,024 rows in float32. That of ResNet-50 is of
 a classifier with this loss in DistributedDataParallel; beyond 10,000 categories its last layer has 128 inputs. The
@@ -14,6 +15,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -48,10 +50,22 @@ def loss_step(num_classes: int) -> Callable[[], None]:
     return lambda: criterion(logits, labels).backward()
 
 
-def resnet50_step(num_classes: int, num_images: int) -> Callable[[], None]:
+def classifier(num_classes: int) -> nn.Module:
     network = resnet50(num_classes=128 if num_classes > MAX_WIDE_CLASSES else num_classes)
     last = nn.Linear(128, num_classes) if num_classes > MAX_WIDE_CLASSES else nn.Identity()
-    model = DistributedDataParallel(nn.Sequential(network, last))
+    return nn.Sequential(network, last)
+
+
+def gradient_sum(num_classes: int) -> Callable[[], None]:
+    """What DistributedDataParallel does at least: one sum of all gradients, with no step around it."""
+    with torch.device("meta"):
+        size = sum(parameter.numel() for parameter in classifier(num_classes).parameters())
+    gradients = torch.zeros(size)
+    return lambda: dist.all_reduce(gradients)
+
+
+def resnet50_step(num_classes: int, num_images: int) -> Callable[[], None]:
+    model = DistributedDataParallel(classifier(num_classes))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     criterion = equigrad.SigmoidEqualizationLoss(num_classes)
     images, labels = torch.randn(num_images, 3, 224, 224), torch.randint(num_classes, (num_images,))
@@ -64,13 +78,13 @@ def resnet50_step(num_classes: int, num_images: int) -> Callable[[], None]:
     return step
 
 
-def measure(rank: int, store: Path, sizes: list[int], repeats: int, num_images: int | None) -> None:
+def measure(rank: int, store: Path, sizes: list[int], repeats: int, build: Callable[[int], Callable[[], None]]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=store.as_uri(), rank=rank, world_size=2)
     for num_classes in sizes:
-        call = loss_step(num_classes) if num_images is None else resnet50_step(num_classes, num_images)
+        call = build(num_classes)
         call()
-        step = times(call, repeats if num_images is None else max(repeats // 4, 2))
+        step = times(call, repeats if build is loss_step else max(repeats // 4, 2))
         sums = torch.rand(2 * num_classes + 1, dtype=torch.float64)
         collective = times(lambda: sum_over_ranks(sums), repeats)  # noqa: B023
         if rank == 0:
@@ -84,14 +98,18 @@ def main() -> None:
     parser.add_argument("--classes", nargs="+", type=int, default=[1203, 100_000])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--resnet50", type=int, metavar="IMAGES", help="a step of this network, with so many images")
+    parser.add_argument("--gradients", action="store_true", help="the sum of its gradients, in place of a step")
     arguments = parser.parse_args()
+    build: Callable[[int], Callable[[], None]] = gradient_sum if arguments.gradients else loss_step
+    if arguments.resnet50:
+        build = partial(resnet50_step, num_images=arguments.resnet50)
     print(
         "| C | step, median ms | least | collective, median ms | least | share |\n|---|---|---|---|---|---|", flush=True
     )
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(
             measure,
-            args=(Path(folder) / "store", arguments.classes, arguments.repeats, arguments.resnet50),
+            args=(Path(folder) / "store", arguments.classes, arguments.repeats, build),
             nprocs=2,
         )
 

@@ -63,6 +63,7 @@ FAILURES = [
     ("evaluate gone.json --annotations objects.json", "gone.json: No such file or directory"),
     ("evaluate found.json --annotations gone.json", "gone.json: no such annotation file"),
     ("evaluate found.json --annotations half.json", "half.json: not a complete JSON file, it ends at byte 1"),
+    ("evaluate found.json --annotations objects.json --workers 2", "--workers are for the model of a run"),
     ("evaluate found.json --annotations objects.json --norcal 1", "--train-annotations FILE"),
     ("evaluate found.json --annotations objects.json --iou-type segm", "evaluate boxes (bbox) instead"),
     ("evaluate found.json --annotations objects.json --json file.txt/result.json", "file.txt"),

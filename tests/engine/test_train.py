@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from engine.toy import NUM_CLASSES, NoisyVectors, ToyModel, assert_identical, labels, read_metrics
+from engine.toy import NUM_CLASSES, NoisyVectors, ToyModel, assert_identical, read_metrics
 from equigrad import IGNORE, LDAMLoss, SigmoidEqualizationLoss, SoftmaxEqualizationLoss, SoftmaxScores
 from equigrad.engine import (
     SGD,
@@ -21,7 +21,6 @@ from equigrad.engine import (
     launch,
     load_checkpoint,
     load_weights,
-    train,
 )
 from equigrad.engine.checkpoint import checkpoint_files
 from equigrad.models.classification.classifier import build_classifier
@@ -65,14 +64,14 @@ def test_the_loop_reads_numbers_only_at_its_checks_and_for_the_log(fabric, tmp_p
             seen[step] = {function for file, function in asked if file.startswith("engine/")}
             reads.functions.clear()
 
-        training.progress.advance = observe  # called after every step, before its line of the log
+        training.reporter.progress.advance = observe  # called after every step, before its line of the log
         with Reads() as reads:
             training.run_to_evaluation()
     # Lines are seen after the step that follows them: the first for the user at a check, two of the log.
     checks, lines = {5, 10, 15, 20, 24}, {6, 11, 21}
     assert {step for step, functions in seen.items() if "LossMonitor.alarm" in functions} == checks
     assert {step for step, functions in seen.items() if functions - {"LossMonitor.alarm"}} == lines
-    assert seen[6] - {"LossMonitor.means_so_far"} == seen[11] == {"Training._numbers", "tail_and_head_ratio"}
+    assert seen[6] - {"LossMonitor.means_so_far"} == seen[11] == {"Reporter.numbers", "tail_and_head_ratio"}
 
 
 def weights(model):
@@ -511,22 +510,6 @@ def test_a_compiled_model_trains_the_same_weights_under_the_same_names(fabric, t
     plain, _ = run(fabric, tmp_path / "plain", ema=Ema())
     torch.testing.assert_close(compiled.state_dict(), plain.state_dict(), atol=1e-5, rtol=1e-4)
     assert compiled._compiled_call_impl is not None
-
-
-def test_a_batch_larger_than_the_epoch_is_refused(fabric, tmp_path):
-    with pytest.raises(EngineError, match="64 samples does not fill a batch of 128"):
-        run(fabric, tmp_path, batch_size=128)
-
-
-def test_a_batch_that_does_not_divide_is_refused(fabric, tmp_path):
-    with pytest.raises(EngineError, match="batch_size 8 does not divide evenly among 1 processes with accumulate=3"):
-        run(fabric, tmp_path, accumulate=3)
-
-
-def test_a_sampler_for_another_rank_is_refused(fabric, tmp_path):
-    sampler = RepeatFactorSampler(labels(), rank=1, num_replicas=2)
-    with pytest.raises(ValueError, match="rank 1 of 2, but this is rank 0 of 1"):
-        train(fabric, ToyModel(), NoisyVectors(), sampler, make_settings(), tmp_path)
 
 
 def test_a_checkpoint_of_another_model_is_refused_in_one_line(fabric, tmp_path):

@@ -46,14 +46,7 @@ def evaluate_file(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     predictions = load_predictions(parsed.run, annotations, parsed.iou_type)
     if parsed.norcal is not None:
         predictions = _calibrated(predictions, train_counts, parsed.norcal)
-    evaluated = evaluate(
-        predictions,
-        annotations,
-        parsed.iou_type,
-        parsed.protocol,
-        train_counts=train_counts,
-        num_workers=parsed.workers or 0,
-    )
+    evaluated = evaluate(predictions, annotations, parsed.iou_type, parsed.protocol, train_counts=train_counts)
     result = {name: None if math.isnan(value) else value for name, value in evaluated.result().items()}
     if parsed.json:
         parsed.json.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--best", action="store_true", help="the weights of checkpoints/best.pt, not the newest")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="new run folder for what --set or --best gives")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images, or evaluate detections")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images")
     parser.add_argument("--batch-size", type=int, metavar="N", help="images of one model call; changes the last digits")
     detections.add_arguments(parser)
     parser.add_argument(
@@ -47,8 +47,8 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if parsed.annotations is not None:
         if is_variant:
             raise ValueError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
-        if parsed.batch_size is not None:
-            raise ValueError(f"--batch-size is for the model of a run; {parsed.run} has detections")
+        if parsed.batch_size is not None or parsed.workers is not None:
+            raise ValueError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
         if is_first:
             detections.evaluate_file(parsed, command)
         return

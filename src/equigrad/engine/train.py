@@ -42,19 +42,17 @@ from equigrad.engine.loading import (
     Collate,
     EpochAware,
     ResumableSampler,
-    StepLoader,
     index_name,
     naming_dead_workers,
 )
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
-from equigrad.engine.progress import PlainProgress, make_progress
+from equigrad.engine.reporting.reporter import Reporter, counted
 from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
-from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
-from equigrad.engine.timing import Forecast, StepTimer
+from equigrad.engine.training_loader import training_loader
 from equigrad.errors import EngineError, one_line
 from equigrad.files import remove_temporary_files
 from equigrad.run_files import BEST
@@ -128,7 +126,7 @@ class Training:
         self.sample_name, self.evaluates, self.recipe = sample_name, evaluates, recipe or {}
         self.command = list(command) if command is not None else default_command()
         self.resume, self.data_summary = resume, data_summary
-        self.loader = _make_loader(fabric, dataset, sampler, settings, collate, sample_name)
+        self.loader = training_loader(fabric, dataset, sampler, settings, collate, sample_name)
         self.learner = Learner(fabric, model, settings)
         self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
@@ -149,12 +147,9 @@ class Training:
         self.interrupted = False
 
         self.stop = StopRequest(self._acknowledge_signal)
-        self.log: RunLog | None = None  # on the first rank
-        self.progress = PlainProgress(self.total, is_silent=not fabric.is_global_zero)
-        self.forecast = Forecast(self.total, self.evaluate_every if evaluates else None, fabric.device)
+        self.reporter = Reporter(fabric, self.total, self.steps_per_epoch, self.evaluate_every if evaluates else None)
         self._is_evaluating = False
         self._epoch_batches: Iterator[tuple[list[Batch], int]] | None = None
-        self._timer = StepTimer()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -167,9 +162,8 @@ class Training:
             if self.resume:
                 self._resume()
             _on_first_rank(self.fabric, lambda: self._open_log(stack))
-            self.progress = make_progress(self.total, self.step, is_first_rank=self.fabric.is_global_zero)
-            stack.callback(self.progress.close)
-            self._say_what_will_happen()
+            self.reporter.open(stack, self.step)
+            self.reporter.begin(self.settings, self.learner.model, self.data_summary)
             self._open = stack.pop_all()
         return self
 
@@ -182,9 +176,9 @@ class Training:
             resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
             doing = " during the evaluation" if self._is_evaluating else ""
             last = "" if error is None else f"; {self._last_checkpoint()}"
-            self.progress.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to go on: {resumption}")
+            self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to go on: {resumption}")
         if error is None and self.skipped:
-            self.progress.say(f"skipped {sum(self.skipped.values())} times: {_counted(self.skipped)}")
+            self.reporter.say(f"skipped {sum(self.skipped.values())} times: {counted(self.skipped)}")
         self._open.__exit__(kind, error, trace)
         return is_stopped
 
@@ -200,14 +194,14 @@ class Training:
                 if isinstance(self.learner.model, EpochAware):
                     self.learner.model.set_epoch(self.epoch)
                 self._epoch_batches = self.loader.epoch(self.epoch, self.position)
-            self._timer.start()
+            self.reporter.timer.start()
             batches, position = next(self._epoch_batches, (None, 0))
             if batches is None:
                 self.epoch, self.position, self._epoch_batches = self.epoch + 1, 0, None
                 continue
-            self._timer.data_arrived()
+            self.reporter.timer.data_arrived()
             should_stop = self._train_step(batches, position)
-            self._timer.step_done()
+            self.reporter.timer.step_done()
             self._after_step(should_stop)
             if self.evaluation_pending and not self.interrupted:
                 return True
@@ -220,8 +214,7 @@ class Training:
         with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
             yield model
         self._is_evaluating = False
-        if text := self.forecast.evaluation_done(self.step, time.monotonic() - start):
-            self.progress.say(text)
+        self.reporter.evaluation_done(self.step, time.monotonic() - start)
 
     def until_stopped(self, batches: Iterable[TestBatch]) -> Iterator[TestBatch]:
         """The batches of an evaluation, which end with `EvaluationStopped` on all ranks if a signal arrives on any.
@@ -299,18 +292,18 @@ class Training:
         return should_stop
 
     def _after_step(self, should_stop: bool) -> None:
-        self.progress.advance(self.step)
+        self.reporter.progress.advance(self.step)
         self.evaluation_pending = self.evaluates and self._is_due(self.step, self.evaluate_every)
         # A scheduler that sent a signal does not wait for an evaluation: it follows after resuming, with its log line.
         self.interrupted = should_stop and (self.step < self.total or self.evaluation_pending)
         if not self.evaluation_pending and self._is_due(self.step, self.settings.log_every):
             self._log({})
-        elif self.step % self.check_every == 0 and self.progress.wants_numbers:
-            self._show(self._numbers(self.monitor.means_so_far()))
-        if self.step % self.check_every == 0 and (text := self.forecast.step_done(self.step)):
-            self.progress.say(text)
-        if self.log is not None and self._is_due(self.step, self.statistics_every):
-            self.log.snapshot(self.step, self.learner.model)
+        elif self.step % self.check_every == 0 and self.reporter.progress.wants_numbers:
+            self.reporter.show(self._numbers(self.monitor.means_so_far(), sum(self.skipped.values())))
+        if self.step % self.check_every == 0:
+            self.reporter.step_done(self.step)
+        if self.reporter.log is not None and self._is_due(self.step, self.statistics_every):
+            self.reporter.log.snapshot(self.step, self.learner.model)
         if should_stop or self.evaluation_pending or self._is_due(self.step, self.checkpoint_every):
             self._save()
 
@@ -324,55 +317,21 @@ class Training:
         num_skipped = float(sum(self.skipped.values())) * self.fabric.world_size
         means = mean_over_ranks(self.fabric, {**self.monitor.means(), "skipped": num_skipped})
         skipped = round(means.pop("skipped"))
-        values = self._numbers(means) | {"skipped": skipped} | evaluation
-        self._timer.reset()
-        if self.log is not None:
-            self.log.write(values)
-        self._show(values)
+        self.reporter.write(self._numbers(means, skipped) | evaluation)
 
-    def _numbers(self, losses: dict[str, float]) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "step": self.step,
-            "epoch": round(self.step / self.steps_per_epoch, 4),
-            "loss": sum(losses.values()),
-            "losses": losses,
-            "lr": self.learner.lr,
-            **self._timer.per_step(),
-            "skipped": sum(self.skipped.values()),
-        }
-        if self.learner.grad_norm is not None:
-            values["grad_norm"] = self.learner.grad_norm.item()
-        for statistics in list(find_statistics(self.learner.model).values())[:1]:
-            values["tail_ratio"], values["head_ratio"] = tail_and_head_ratio(statistics)
-        return values
-
-    def _show(self, values: Mapping[str, Any]) -> None:
-        self.progress.report(values, evaluation_seconds=self.forecast.evaluation_seconds(self.step))
-
-    def _say_what_will_happen(self) -> None:
-        if self.data_summary is not None:
-            self.progress.say(f"data: {self.data_summary}")
-        length = f"{self.total:,} steps of {self.settings.batch_size:,} samples, {self.steps_per_epoch:,} in an epoch"
-        is_only = self.evaluate_every >= self.total
-        often = "at the end" if is_only else f"every {self.evaluate_every:,} steps and at the end"
-        self.progress.say(f"training: {length}{f'; evaluation {often}' if self.evaluates else ''}")
-        size = sum(parameter.numel() for parameter in self.learner.model.parameters())
-        processes = f"{self.fabric.world_size} processes" if self.fabric.world_size > 1 else "1 process"
-        precision = self.fabric.strategy.precision.precision
-        self.progress.say(f"device: {self.fabric.device}, {processes}, precision {precision}, {size:,} parameters")
-        if self.settings.sync_batch_norm and self.fabric.world_size > 1 and self.fabric.device.type != "cuda":
-            self.progress.say("warning: batch norms are not synchronised, each rank has its own: torch has it for CUDA")
+    def _numbers(self, losses: dict[str, float], num_skipped: int) -> dict[str, Any]:
+        return self.reporter.numbers(self.step, self.learner, losses, num_skipped)
 
     def _acknowledge_signal(self) -> None:
         first = (
             "the evaluation ends with this batch and is repeated" if self._is_evaluating else "this step is finished"
         )
-        self.progress.say(f"stopping: {first}, then --resume goes on; Ctrl-C again stops at once")
+        self.reporter.say(f"stopping: {first}, then --resume goes on; Ctrl-C again stops at once")
 
     def _count_skipped(self, batch: Batch) -> None:
         for name in batch.skipped:
             if name not in self.skipped:
-                self.progress.say(f"warning: cannot read {name}, skipped")
+                self.reporter.say(f"warning: cannot read {name}, skipped")
             self.skipped[name] += 1
 
     def _save(self) -> None:
@@ -391,10 +350,11 @@ class Training:
             return
         self.best = value
         _on_first_rank(self.fabric, lambda: keep_as_best(self.run_folder, self.step))
-        self.progress.say(f"the best {name} so far, {value:.4g}, is that of step {self.step:,}: kept as {BEST}")
+        self.reporter.say(f"the best {name} so far, {value:.4g}, is that of step {self.step:,}: kept as {BEST}")
 
     def _write_checkpoint(self, per_rank: list[Any]) -> None:
-        assert self.log is not None
+        log = self.reporter.log
+        assert log is not None
         content = {
             **self.learner.state_dict(),
             "step": self.step,
@@ -404,10 +364,10 @@ class Training:
             "best": self.best,
             "evaluation_pending": self.evaluation_pending,
             "ranks": per_rank,
-            "log": self.log.content,
+            "log": log.content,
         }
         try:
-            self.log.sync()
+            log.sync()
             save_checkpoint(self.run_folder, content, self.step, self.settings.keep_checkpoints)
         except OSError as error:
             raise EngineError(f"cannot save step {self.step}: {one_line(error)}; {self._last_checkpoint()}") from error
@@ -419,24 +379,25 @@ class Training:
 
     def _open_log(self, stack: ExitStack) -> None:
         write_recipe(self.run_folder, self.settings, self.recipe, self.command, self.step, self.total)
-        self.log = RunLog(
+        log = RunLog(
             self.run_folder,
             self.step,
             keeps_last_line=not self.evaluation_pending,
             expected=self.logged,
-            warn=self.progress.say,
+            warn=self.reporter.say,
         )
-        stack.callback(self.log.close)
+        stack.callback(log.close)
         if self.step == 0:
-            self.log.snapshot(0, self.learner.model)
+            log.snapshot(0, self.learner.model)
+        self.reporter.log = log
 
     def _resume(self) -> None:
         found = None
         if self.fabric.is_global_zero:
-            found = latest_checkpoint(self.run_folder, self.progress.say)
+            found = latest_checkpoint(self.run_folder, self.reporter.say)
         file = from_first_rank(found[0] if found else None)
         if file is None:
-            self.progress.say(f"{self.run_folder} has no checkpoint yet: starting from the beginning")
+            self.reporter.say(f"{self.run_folder} has no checkpoint yet: starting from the beginning")
             return
         content = found[1] if found else load_checkpoint(file)
         try:
@@ -444,7 +405,7 @@ class Training:
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {one_line(error)}"
             raise EngineError(f"{file} is not a checkpoint of this version ({reason})") from error
-        self.progress.say(f"resuming at step {self.step} of {self.total} from {file}")
+        self.reporter.say(f"resuming at step {self.step} of {self.total} from {file}")
 
     def _load(self, content: dict[str, Any]) -> None:
         if content["batch_size"] != self.settings.batch_size:
@@ -510,51 +471,6 @@ def train(
     return training.result
 
 
-def _make_loader(
-    fabric: "Fabric",
-    dataset: Any,
-    sampler: ResumableSampler,
-    settings: TrainSettings,
-    collate: Collate,
-    sample_name: Callable[[int], str],
-) -> StepLoader:
-    _check_sampler(fabric, sampler)
-    loader = StepLoader(
-        dataset,
-        sampler,
-        batch_size=_micro_batch_size(settings, fabric.world_size),
-        num_micro_batches=settings.accumulate,
-        collate=collate,
-        num_workers=settings.num_workers,
-        prefetch=settings.prefetch,
-        seed=settings.seed,
-        on_error=settings.on_error,
-        sample_name=sample_name,
-        pin_memory=fabric.device.type == "cuda",
-    )
-    if loader.steps_per_epoch() < 1:
-        raise EngineError(f"an epoch of {len(sampler)} samples does not fill a batch of {settings.batch_size}")
-    return loader
-
-
-def _check_sampler(fabric: "Fabric", sampler: ResumableSampler) -> None:
-    built_for, needed = (sampler.rank, sampler.num_replicas), (fabric.global_rank, fabric.world_size)
-    if built_for != needed:
-        raise ValueError(
-            f"the sampler is for rank {built_for[0]} of {built_for[1]}, but this is rank {needed[0]} of {needed[1]}; "
-            "build it after launch()"
-        )
-
-
-def _micro_batch_size(settings: TrainSettings, world_size: int) -> int:
-    """Samples of one model call."""
-    num_parts = world_size * settings.accumulate
-    if settings.batch_size % num_parts:
-        parts = f"{world_size} processes with accumulate={settings.accumulate}"
-        raise EngineError(f"batch_size {settings.batch_size} does not divide evenly among {parts}")
-    return settings.batch_size // num_parts
-
-
 def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
     """Let the first rank do something with the run folder; all ranks raise if it fails."""
     message = None
@@ -566,8 +482,3 @@ def _on_first_rank(fabric: "Fabric", act: Callable[[], None]) -> None:
     message = from_first_rank(message)
     if message is not None:
         raise AgreedError(message)
-
-
-def _counted(names: Counter[str]) -> str:
-    shown = ", ".join(f"{name} ({count}x)" for name, count in names.most_common(10))
-    return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "")

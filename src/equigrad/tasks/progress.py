@@ -7,7 +7,7 @@ from typing import Any
 
 from equigrad.data.frequency import Counts
 from equigrad.engine.distributed import ranks
-from equigrad.engine.timing import duration
+from equigrad.engine.reporting.timing import duration
 from equigrad.engine.train import Training
 from equigrad.terminal import printable
 

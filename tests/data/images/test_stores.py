@@ -160,3 +160,16 @@ def test_a_jpeg_may_be_decoded_at_a_part_of_its_size_that_keeps_both_sides_long_
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:200])
     with pytest.raises(OSError, match=r"cut\.jpg: cannot read the image"):
         store.read("cut.jpg", min_side)
+
+
+def test_a_photograph_is_that_of_pillow_and_outlives_its_file(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 36, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.jpg")
+    with Image.open(tmp_path / "photo.jpg") as opened:
+        expected = opened.convert("RGB")
+    read = FolderStore(tmp_path).read("photo.jpg")
+    (tmp_path / "photo.jpg").unlink()
+    assert read.mode == "RGB"
+    np.testing.assert_array_equal(np.asarray(read), np.asarray(expected))
+    read.paste((0, 0, 0), (0, 0, 4, 4))
+    np.testing.assert_array_equal(np.asarray(read.copy())[4:], np.asarray(expected)[4:])

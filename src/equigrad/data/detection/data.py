@@ -9,6 +9,7 @@ There is no Python object for each annotation: forked workers share the arrays, 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -84,6 +85,20 @@ class StoredNames(Sequence[str]):
         """The names of the given images, in the given order."""
         offsets, text = take_ranges(self.offsets, images, self.text)
         return StoredNames(text, offsets)
+
+    def without_folders(self) -> "StoredNames":
+        """The part of each name behind its last slash."""
+        slashes = np.concatenate([[-1], np.flatnonzero(self.text == ord("/"))])
+        last = slashes[np.searchsorted(slashes, self.offsets[1:]) - 1]  # before the end of each name
+        starts = np.maximum(last + 1, self.offsets[:-1])
+        lengths = self.offsets[1:] - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return StoredNames(self.text[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
+
+    def are_distinct(self) -> bool:
+        """Whether no two names are equal."""
+        text = self.text.tobytes()
+        return len({text[start:end] for start, end in pairwise(self.offsets.tolist())}) == len(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -315,6 +315,9 @@ def _decoded(stream: IO[bytes], name: str, min_side: int | None) -> Image.Image:
         with opened_image(stream) as image:
             if min_side is not None:
                 image.draft(None, (min_side, min_side))
+            if image.format == "JPEG" and image.mode == "RGB":  # most photographs: to_rgb would copy the pixels
+                image.load()
+                return image
             return to_rgb(image)
     except OSError as error:
         raise OSError(f"{name}: {error}") from None

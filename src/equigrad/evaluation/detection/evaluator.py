@@ -45,7 +45,6 @@ def evaluate_predictions(
     protocol: Protocol | None = None,
     *,
     train_counts: ArrayLike | None = None,
-    num_workers: int = 0,
 ) -> DetectionResult:
     """Evaluate a file of detections in the standard result format, or a folder written by `PredictionWriter`.
 
@@ -55,13 +54,12 @@ def evaluate_predictions(
         iou_type: whether boxes ("bbox") or masks ("segm") are compared.
         protocol: the rules of a benchmark; None takes LVIS's if the annotations are federated, else COCO's.
         train_counts: training images of each category, (C,), which make the groups if the annotations do not.
-        num_workers: has no effect: hotcoco evaluates in threads of this process.
 
     Raises:
         ValueError: names the entry and field of the file that is wrong.
     """
     predictions = load_predictions(predictions_file, annotations, iou_type)
-    return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts, num_workers=num_workers)
+    return evaluate(predictions, annotations, iou_type, protocol, train_counts=train_counts)
 
 
 def load_predictions(
@@ -82,7 +80,6 @@ def evaluate(
     protocol: Protocol | Rules | None = None,
     *,
     train_counts: ArrayLike | None = None,
-    num_workers: int = 0,
 ) -> DetectionResult:
     """Evaluate detections in memory; see `evaluate_predictions`."""
     rules = _rules(annotations, protocol)
@@ -130,7 +127,6 @@ class DetectionEvaluator:
         iou_types: whether boxes, masks or both are compared; with both, the metrics of boxes are APb, APb50, ….
         protocol: see `evaluate_predictions`.
         train_counts: see `evaluate_predictions`.
-        num_workers: see `evaluate_predictions`.
         resume: keep the predictions of an interrupted evaluation in the folder, and skip their images.
     """
 
@@ -142,13 +138,12 @@ class DetectionEvaluator:
         iou_types: Sequence[IouType] = ("bbox",),
         protocol: Protocol | None = None,
         train_counts: ArrayLike | None = None,
-        num_workers: int = 0,
         resume: bool = False,
     ) -> None:
         if not iou_types or not set(iou_types) <= {"bbox", "segm"}:
             raise ValueError(f"iou_types must be bbox, segm or both, got {iou_types}")
         self.annotations, self.folder, self.iou_types = annotations, Path(folder), tuple(iou_types)
-        self.protocol, self.train_counts, self.num_workers = protocol, train_counts, num_workers
+        self.protocol, self.train_counts = protocol, train_counts
         self.folder.mkdir(parents=True, exist_ok=True)
         self._has_own_folder = not sees_first_folder(self.folder)
         rank = own_rank()
@@ -218,14 +213,7 @@ class DetectionEvaluator:
             raise ValueError("no result: no predictions were added")
         predictions = read_shards(self.folder, self.annotations)
         return {
-            iou_type: evaluate(
-                predictions,
-                self.annotations,
-                iou_type,
-                self.protocol,
-                train_counts=self.train_counts,
-                num_workers=self.num_workers,
-            )
+            iou_type: evaluate(predictions, self.annotations, iou_type, self.protocol, train_counts=self.train_counts)
             for iou_type in self.iou_types
         }
 

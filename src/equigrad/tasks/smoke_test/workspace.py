@@ -8,14 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from equigrad.engine import TrainSettings
-from equigrad.models.backbones.frozen_norm import FrozenNorm
-from equigrad.models.backbones.pretrained import StateDict
-from equigrad.models.backbones.resnets import TORCHVISION
-from equigrad.tasks.backbones import Backbone, with_weights, without_weights
+from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.classification import run as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.recipe import DetectionRecipe
@@ -26,9 +20,7 @@ from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 from equigrad.tasks.smoke_test.generated_images import generated_images
 from equigrad.tasks.smoke_test.generated_objects import IMAGE_SIZE, generated_objects
 from equigrad.tasks.smoke_test.generated_scenes import generated_scenes
-
-REAL_WEIGHTS = (TORCHVISION, "resnet50_v1c.pth", "resnet101_v1c.pth", "resnet50.pth", "resnet101.pth")
-"""Weights that the recipes of the paper name and that are not there to be tried out: generated files stand in."""
+from equigrad.tasks.smoke_test.generated_weights import GeneratedWeights
 
 _NUM_STEPS = 2
 _BATCH_SIZE = 4
@@ -45,7 +37,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._first_stages: dict[Any, Path] = {}
-        self._weights: dict[Any, Path] = {}
+        self._weights = GeneratedWeights(folder)
         self._num_samples: dict[Any, int] = {}
 
     def try_recipe(self, recipe: Recipe) -> None:
@@ -79,7 +71,7 @@ class Workspace:
             recipe,
             data=generated_images(recipe.data, self.folder),
             training=_shortened_training(recipe.training, _BATCH_SIZE),
-            backbone=self._without_download(recipe.backbone),
+            backbone=self._weights.instead_of_real(recipe.backbone),
         )
         if not recipe.method.needs_init or recipe.init is not None:
             return short
@@ -92,7 +84,7 @@ class Workspace:
             recipe,
             data=generated_scenes(recipe.data, self.folder),
             training=_shortened_training(recipe.training, _BATCH_SIZE),
-            backbone=self._without_download(recipe.backbone),
+            backbone=self._weights.instead_of_real(recipe.backbone),
         )
 
     def _shortened_detection(self, recipe: DetectionRecipe) -> DetectionRecipe:
@@ -101,7 +93,7 @@ class Workspace:
             data=generated_objects(recipe.data, self.folder),
             preprocessing=recipe.preprocessing.at_size(IMAGE_SIZE),
             training=_shortened_training(recipe.training, _DETECTION_BATCH_SIZE),
-            backbone=self._without_download(recipe.backbone),
+            backbone=self._weights.instead_of_real(recipe.backbone),
         )
         if recipe.second_stage is None or recipe.init is not None:
             return short
@@ -111,26 +103,12 @@ class Workspace:
     def _first_stage(self, recipe: ClassificationRecipe | DetectionRecipe) -> Path:
         """The folder of a run that others start from, made once for each model and data set."""
         detector = recipe.detector if isinstance(recipe, DetectionRecipe) else None
-        key = (recipe.data, recipe.backbone, detector, recipe.method)
+        key = (recipe.data, without_weights(recipe.backbone), detector, recipe.method)  # in whatever file they came
         if key not in self._first_stages:
             folder = self.folder / f"first_stage_{len(self._first_stages)}"
             _train(recipe, folder)
             self._first_stages[key] = folder
         return self._first_stages[key]
-
-    def _without_download(self, backbone: Backbone) -> Backbone:
-        """The backbone with generated weights in a file like the real one."""
-        real = getattr(backbone, "weights", None)
-        if real not in REAL_WEIGHTS:
-            return backbone
-        if backbone not in self._weights:
-            network = without_weights(backbone).build()
-            for path, module in network.named_modules():  # keep the signal small in evaluation mode
-                if isinstance(module, nn.BatchNorm2d | FrozenNorm) and path.endswith("bn3"):
-                    nn.init.zeros_(module.weight)
-            self._weights[backbone] = self.folder / f"weights_{len(self._weights)}.pth"
-            torch.save(_as_published(network.state_dict(), real), self._weights[backbone])
-        return with_weights(backbone, str(self._weights[backbone]))
 
     def _classification_samples(self, recipe: ClassificationRecipe) -> int:
         data = generated_images(recipe.data, self.folder)
@@ -157,14 +135,6 @@ def describe_schedule(training: TrainSettings, num_samples: int | None = None) -
         total = training.schedule.total_steps(-(-num_samples // training.batch_size))
         parts.append(f"{total:,} steps")
     return "; ".join(parts)
-
-
-def _as_published(state: StateDict, real: str) -> dict[str, Any]:
-    """The content of a file as torchvision and mmcv publish it: a whole classifier, and no pyramid."""
-    network = {name.removeprefix("body."): value for name, value in state.items() if not name.startswith("fpn.")}
-    num_features = network["layer4.0.conv3.weight"].shape[0]
-    whole = {**network, "fc.weight": torch.zeros(1000, num_features), "fc.bias": torch.zeros(1000)}
-    return {"meta": {}, "state_dict": whole} if real.endswith("_v1c.pth") else whole
 
 
 def _train(recipe: Recipe, folder: Path) -> None:

@@ -4,7 +4,8 @@ import posixpath
 import pytest
 from hypothesis import example, given, strategies as st
 
-from equigrad.data.detection.formats.coco_paths import image_path
+from equigrad.data.detection.data import StoredNames
+from equigrad.data.detection.formats.coco_paths import image_path, without_folders
 from equigrad.data.images.paths import inside
 
 pieces = st.sampled_from(["..", ".", "", "a", "b.jpg", "C:", "c:x", "...", "~", "\0", "\ud800"]) | st.text(max_size=3)
@@ -37,3 +38,15 @@ def test_neither_field_of_a_record_leads_outside(file_name, url_path):
 def test_a_record_without_any_name_is_refused(url):
     with pytest.raises(ValueError, match="file_name: expected a path here or in coco_url, got neither"):
         image_path(None, url)
+
+
+@given(st.lists(st.text("ab/é", min_size=1, max_size=6).filter(lambda name: name.strip("/") == name), max_size=8))
+def test_names_of_an_index_lose_their_folders_as_a_list_of_names_does(names):
+    expected, found = without_folders(names), without_folders(StoredNames.of(names))
+    assert (found if found is None else tuple(found)) == expected
+
+
+def test_names_of_an_index_that_lost_their_folders_stay_in_one_text():
+    names = without_folders(StoredNames.of(["train2017/000000000009.jpg", "val2017/é.jpg", "flat.jpg"]))
+    assert isinstance(names, StoredNames)
+    assert names[1] == "é.jpg"

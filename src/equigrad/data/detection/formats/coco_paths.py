@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from equigrad.data.detection.data import StoredNames
 from equigrad.data.images.folders import folder_with
 from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import ImageStore
@@ -28,8 +29,11 @@ def image_path(file_name: str | None, coco_url: str | None) -> str:
     return inside(from_url if same_file else file_name, "file_name")
 
 
-def without_folders(paths: Sequence[str]) -> tuple[str, ...] | None:
+def without_folders(paths: Sequence[str]) -> Sequence[str] | None:
     """The file names without folders; None if two images have the same name."""
+    if isinstance(paths, StoredNames):  # those of an index, by the hundred thousand at every start
+        stored = paths.without_folders()
+        return stored if stored.are_distinct() else None
     names = tuple(path.rstrip("/").rpartition("/")[2] for path in paths)  # ten times as fast as PurePosixPath
     return names if len(set(names)) == len(names) else None
 

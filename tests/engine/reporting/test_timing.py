@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 import pytest
 import torch
 
-from equigrad.engine import timing
-from equigrad.engine.timing import Forecast, StepTimer, clock_time, duration, peak_memory
+from equigrad.engine.reporting import timing
+from equigrad.engine.reporting.timing import Forecast, StepTimer, clock_time, duration, peak_memory
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from equigrad.engine.progress import LiveProgress, PlainProgress, make_progress, summary
+from equigrad.engine.reporting.progress import LiveProgress, PlainProgress, make_progress, summary
 
 VALUES = {
     "step": 100,

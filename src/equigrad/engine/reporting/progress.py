@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from equigrad.engine.timing import duration
+from equigrad.engine.reporting.timing import duration
 from equigrad.terminal import printable
 
 _REFRESH_SECONDS = 0.5
