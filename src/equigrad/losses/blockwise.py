@@ -191,9 +191,10 @@ class ClosedForm(torch.autograd.Function):
         if not isinstance(run, BlockwisePass):
             value: Tensor = run.value
             return value
-        if run.is_cpu:  # one small operation instead of two
-            return torch.full((), float(run.loss) / float(run.safe_divisor), dtype=run.dtype)
-        return torch.as_tensor(run.loss / run.safe_divisor, device=logits.device).to(run.dtype)
+        divided = (float(run.loss) if run.is_cpu else run.loss) / run.safe_divisor
+        if isinstance(divided, Tensor):
+            return divided.to(run.dtype)
+        return torch.full((), divided, dtype=run.dtype, device=logits.device)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
