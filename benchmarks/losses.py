@@ -182,7 +182,8 @@ def main() -> None:
         torch.set_num_threads(threads)
         for text in arguments.shapes:
             shape = tuple(map(int, text.split("x")))
-            repeats = max(3, min(30, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
+            most = 1000 if arguments.best else 30  # of few, none may be undisturbed on a busy machine
+            repeats = max(3, min(most, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
             for name, row in measure(pairs, shape, repeats, clock, arguments).items():
                 ratios = " | ".join(f"{ratio:.2f}" for ratio in row[1:])
                 print(f"| {text} | {threads} | {name} | {row.milliseconds:.1f} | {ratios} |", flush=True)

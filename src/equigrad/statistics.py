@@ -170,13 +170,13 @@ class GradientStatistics(BatchedState):
             divisor = self._open.divisor
         self.record_call(RecordedCall(positive, negative, divisor))
 
-    @torch.no_grad()
     def add_batch(self, calls: Sequence[RecordedCall], *, micro_batches: int) -> None:
         """Add the calls of one batch, each divided by its own divisor."""
-        calls = _join_by_divisor(calls)
+        if len(calls) > 1:
+            calls = _join_by_divisor(calls)
         if is_distributed():
             calls = _joined_over_ranks(calls)
-        with nullcontext() if torch.compiler.is_compiling() else _adding:
+        with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else _adding:
             before = positive, negative = self.positive, self.negative
             if self.half_life is not None:
                 positive, negative = positive * self.kept, negative * self.kept

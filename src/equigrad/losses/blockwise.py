@@ -88,7 +88,7 @@ class BlockwisePass:
         self.kernels = kernels
         self.scale = scale
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
-        self.loss = flat.new_zeros((), dtype=torch.float64)
+        self.loss: Tensor | float = 0.0  # float64
         self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)
         self.negative = torch.zeros_like(self.positive)
         self.divisor = divisor
@@ -122,7 +122,9 @@ class BlockwisePass:
     def vector(self, value: PerCategory) -> Tensor:
         """One number for each category, float64, in a shape that broadcasts against a block."""
         if isinstance(value, Tensor):
-            vector = value.detach().to(self.flat.device, torch.float64).expand(self.num_classes)
+            vector = value.detach() if value.requires_grad else value
+            vector = vector.to(self.flat.device, torch.float64)
+            vector = vector if vector.dim() else vector.expand(self.num_classes)
         else:  # filled on the device: to copy a number there, the host would wait
             vector = torch.full((self.num_classes,), value, dtype=torch.float64, device=self.flat.device)
         return vector if self.is_rows else vector.view(1, -1, 1)
@@ -186,18 +188,20 @@ class ClosedForm(torch.autograd.Function):
                 run.graph_anchor,
             )
             ctx.shape, ctx.dtype, ctx.is_rows, ctx.scale = logits.shape, logits.dtype, run.is_rows, run.scale
-        if isinstance(run, BlockwisePass):
-            return (run.loss / run.safe_divisor).to(run.dtype)
-        value: Tensor = run.value
-        return value
+        if not isinstance(run, BlockwisePass):
+            value: Tensor = run.value
+            return value
+        divided = (float(run.loss) if run.is_cpu else run.loss) / run.safe_divisor
+        if isinstance(divided, Tensor):
+            return divided.to(run.dtype)
+        return torch.full((), divided, dtype=run.dtype, device=logits.device)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient by the logits, times `upstream`."""
-        gradient = take_gradient(ctx)
-        with torch.no_grad():
-            factor = upstream if ctx.scale == 1 else upstream * ctx.scale
-            _scale_(gradient, factor, ctx.divisor)
+        gradient, upstream = take_gradient(ctx), upstream.detach()
+        _scale_(gradient, upstream if ctx.scale == 1 else upstream * ctx.scale, ctx.divisor)
+        if gradient.dtype != ctx.dtype:
             gradient = gradient.to(ctx.dtype)
         if torch.is_grad_enabled():
             gradient = FirstDerivativeOnly.apply(gradient, ctx.graph_anchor)
@@ -237,8 +241,10 @@ def held_gradient(loss: Tensor) -> Tensor:
 
 
 def _in_logits_shape(gradient: Tensor, ctx: Any) -> Tensor:
+    if gradient.shape == ctx.shape:
+        return gradient
     num_samples, num_classes, *positions = ctx.shape
-    if positions and ctx.is_rows:
+    if ctx.is_rows:
         return gradient.view(num_samples, *positions, num_classes).movedim(-1, 1)
     return gradient.view(ctx.shape)
 

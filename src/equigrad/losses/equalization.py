@@ -200,7 +200,8 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
         prior = getattr(self.statistics, self.indicator)
         if self.indicator == "ratio":
             prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
-        return prior.clamp(min=self.prior_floor).log_().mul_(self.prior_power)
+        margin = prior.clamp(min=self.prior_floor).log_()
+        return margin if self.prior_power == 1 else margin.mul_(self.prior_power)
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...) or probabilities of the logits' shape."""

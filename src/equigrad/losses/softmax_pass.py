@@ -31,18 +31,18 @@ def add_cross_entropy(
         subtract_peak = not run.is_cpu
         while True:
             work = None if run.workspace is None else run.workspace[block.entries]
-            logits = run.flat[block.entries].to(run.dtype)
+            logits = run.flat[block.entries]
             if subtract_peak or adjust is not None:
                 logits = torch.add(run.margin, logits, alpha=run.scale, out=work)
                 if adjust is not None:
                     adjust(logits, index)
                 if subtract_peak:
                     logits.sub_(logits.amax(1, keepdim=True))
-                own_logit = logits.gather(1, index).double()
+                own_logit, unit = logits.gather(1, index), 1.0
                 values = logits.exp_()
             else:  # rounded once more, which is nothing beside the margin's rounding while the exponents are moderate
                 logits = torch.add(binary_margin, logits, alpha=run.scale * LOG2_E, out=work)
-                own_logit = logits.gather(1, index).double().div_(LOG2_E)
+                own_logit, unit = logits.gather(1, index), LOG2_E
                 values = logits.exp2_()
             total = values.sum(1, keepdim=True)
             if subtract_peak:
@@ -51,7 +51,7 @@ def add_cross_entropy(
             if least.item() > 1e-20 and greatest.item() < 1e20:  # as of most logits: that spares two passes
                 break
             subtract_peak = True
-        own_log_prob = own_logit.sub_(total.double().log()).clamp_(max=0)
+        own_log_prob = own_logit.double().div_(unit).sub_(total.double().log()).clamp_(max=0)
         if lowest_label < 0:
             own_log_prob.masked_fill_(label < 0, 0.0)
         own_gradient = own_log_prob.expm1()  # p_y - 1
@@ -73,7 +73,7 @@ def add_cross_entropy(
             gradient.masked_fill_(label == IGNORE, 0.0)
         run.negative += gradient.sum(run.sample_dims)
         if run.gradient is not None:
-            own_gradient = own_gradient.div_(run.stored_divisor).to(gradient.dtype)
+            own_gradient = torch.div(own_gradient, run.stored_divisor, out=own_logit)
             if lowest_label < 0:
                 own_gradient = torch.where(label >= 0, own_gradient, gradient.gather(1, index))
             gradient.scatter_(1, index, own_gradient)
