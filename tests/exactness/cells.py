@@ -10,7 +10,7 @@ ACCUMULATE = (1, 2, 4)
 CONTINUATIONS = ("plain", "resumed", "resumed on other ranks")
 LOSSES = (
     *("SigmoidEqualizationLoss", "SoftmaxEqualizationLoss", "EqualizedFocalLoss"),
-    *("EqualizedQualityFocalLoss", "FocalEqualizationLoss", "SeesawLoss"),
+    *("EqualizedQualityFocalLoss", "EqualizedVarifocalLoss", "FocalEqualizationLoss", "SeesawLoss"),
 )
 OTHER_RANKS = {1: 2, 2: 4, 4: 1}
 """With how many ranks a training goes on that is resumed on another number."""
