@@ -77,7 +77,7 @@ SIGMOID_WEIGHTS: dict[str, Draw] = {
 }
 FOCUS: dict[str, Draw] = {"base_focus": positive, "focus_scale": non_negative, **EQUALIZATION}
 
-VARIFOCAL: dict[str, Draw] = {"negative_balance": non_negative, "constant_weight": flag}
+VARIFOCAL: dict[str, Draw] = {"negative_balance": non_negative, "constant_weight": flag, "quality_weight": flag}
 
 
 @dataclass(frozen=True)

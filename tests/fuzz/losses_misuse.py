@@ -35,7 +35,8 @@ ILLEGAL: dict[str, tuple[Any, ...]] = {
     "num_classes": (0, -1, 2.0, True, "3", None),
 }
 UNCHECKED = {
-    *("reweight_positive", "reweight_negative", "focusing", "weighting", "background", "constant_weight"),
+    *("reweight_positive", "reweight_negative", "focusing", "weighting", "background"),
+    *("constant_weight", "quality_weight"),
 }  # any truth value
 
 NO_NORMALIZERS = (

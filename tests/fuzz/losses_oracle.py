@@ -160,11 +160,11 @@ def varifocal(
     focus: float = 2.0,
     negative_balance: float = 0.75,
     constant_weight: bool = False,
+    quality_weight: bool = True,
 ) -> Formula:
     z, labels, quality, ignore_index, _ = inputs
-    values = reference.varifocal(
-        z, labels, quality, focus, negative_balance, constant_weight, ignore_index=ignore_index
-    )
+    arguments = (z, labels, quality, focus, negative_balance, constant_weight, quality_weight)
+    values = reference.varifocal(*arguments, ignore_index=ignore_index)
     return values, max(1.0, negative_balance) * (1 + focus) ** 2
 
 
@@ -173,14 +173,14 @@ def equalized_varifocal(
     loss: Any,
     negative_balance: float = 0.75,
     constant_weight: bool = False,
+    quality_weight: bool = True,
     half_life: Any = None,
     **options: Any,
 ) -> Formula:
     z, labels, quality, ignore_index, _ = inputs
     focus, weight = focus_and_weight(loss.statistics, **options)
-    values = reference.equalized_varifocal(
-        z, labels, quality, focus, weight, negative_balance, constant_weight, ignore_index=ignore_index
-    )
+    arguments = (z, labels, quality, focus, weight, negative_balance, constant_weight, quality_weight)
+    values = reference.equalized_varifocal(*arguments, ignore_index=ignore_index)
     return values, max(1.0, negative_balance) * greatest(weight) * (1 + greatest(focus)) ** 2
 
 

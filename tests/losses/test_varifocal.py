@@ -108,6 +108,29 @@ def test_background_alone_is_the_focal_loss_times_the_balance():
     assert_close(VarifocalLoss(focus=3.0, negative_balance=0.3)(logits, labels, quality), expected.mean())
 
 
+def test_the_losses_of_deim_and_rf_detr_are_varifocal_losses_with_plain_positives():
+    logits, labels, iou = CASES["VFL"].batch(seed=3)
+    p, is_positive = logits.sigmoid(), labels.unsqueeze(1) == torch.arange(4)
+    is_counted = labels != IGNORE
+
+    def published(target, negative_weight):
+        target = torch.where(is_positive, target.unsqueeze(1) if target.dim() == 1 else target, 0.0)
+        costs = -target * p.log() - (1 - target) * (1 - p).log()
+        return (torch.where(is_positive, 1.0, negative_weight) * costs)[is_counted].sum() / is_counted.sum()
+
+    options = {"negative_balance": 1.0, "quality_weight": False}
+    mal = VarifocalLoss(focus=1.5, constant_weight=True, **options)(logits, labels, iou**1.5)
+    expected = published(iou**1.5, p.detach() ** 1.5)
+    assert_close(mal, expected)
+    assert_close(torch.autograd.grad(mal, logits), torch.autograd.grad(expected, logits, retain_graph=True))
+    own_prob = p.detach().gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
+    target = (own_prob**0.25 * iou**0.75).clamp(min=0.01)
+    ia_bce = VarifocalLoss(**options)(logits, labels, target)
+    expected = published(target, p**2)
+    assert_close(ia_bce, expected)
+    assert_close(torch.autograd.grad(ia_bce, logits), torch.autograd.grad(expected, logits))
+
+
 def test_a_positive_of_quality_0_weighs_nothing():
     logits = torch.randn(1, 2, dtype=torch.float64, requires_grad=True)
     VarifocalLoss()(logits, torch.tensor([0]), tensor([0.0])).backward()

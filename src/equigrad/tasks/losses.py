@@ -170,6 +170,7 @@ class Evfl:
         focus_scale: s, the largest extra focus; 0 is varifocal loss that keeps the statistics.
         negative_balance: alpha, of negatives.
         constant_weight: True does not differentiate the weight of negatives, as in RT-DETR.
+        quality_weight: False gives positives the weight 1 in place of their quality.
         half_life: updates after which a gradient counts half; None never forgets.
     """
 
@@ -177,6 +178,7 @@ class Evfl:
     focus_scale: float = 8.0
     negative_balance: float = 0.75
     constant_weight: bool = False
+    quality_weight: bool = True
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
