@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         EqualizationLoss as EqualizationLoss,
         EqualizedFocalLoss as EqualizedFocalLoss,
         EqualizedQualityFocalLoss as EqualizedQualityFocalLoss,
+        EqualizedVarifocalLoss as EqualizedVarifocalLoss,
         FederatedLoss as FederatedLoss,
         FocalEqualizationLoss as FocalEqualizationLoss,
         FocalLoss as FocalLoss,
@@ -49,8 +50,10 @@ if TYPE_CHECKING:
         SeesawLoss as SeesawLoss,
         SigmoidEqualizationLoss as SigmoidEqualizationLoss,
         SoftmaxEqualizationLoss as SoftmaxEqualizationLoss,
+        VarifocalLoss as VarifocalLoss,
         WithObjectness as WithObjectness,
         effective_number_weights as effective_number_weights,
+        mixed_labels as mixed_labels,
     )
     from equigrad.models.classification.cosine_classifier import (
         CosineClassifier as CosineClassifier,
@@ -89,6 +92,7 @@ else:
                 "EqualizationLoss",
                 "EqualizedFocalLoss",
                 "EqualizedQualityFocalLoss",
+                "EqualizedVarifocalLoss",
                 "FederatedLoss",
                 "FocalEqualizationLoss",
                 "FocalLoss",
@@ -102,8 +106,10 @@ else:
                 "SeesawLoss",
                 "SigmoidEqualizationLoss",
                 "SoftmaxEqualizationLoss",
+                "VarifocalLoss",
                 "WithObjectness",
                 "effective_number_weights",
+                "mixed_labels",
             ],
             "models.classification.cosine_classifier": ["CosineClassifier"],
             "models.scores": [

@@ -16,6 +16,7 @@ from equigrad.losses.equalization import (
 from equigrad.losses.grouped_softmax import GroupedSoftmaxLoss, GroupedSoftmaxScores
 from equigrad.losses.inputs import Reduction
 from equigrad.losses.mappings import Mapping, MappingName
+from equigrad.losses.mixed_labels import mixed_labels
 from equigrad.losses.multi_label import (
     BinaryCrossEntropyLoss,
     EffectiveClassMarginLoss,
@@ -35,6 +36,7 @@ from equigrad.losses.single_label import (
     SeesawLoss,
     effective_number_weights,
 )
+from equigrad.losses.varifocal import EqualizedVarifocalLoss, VarifocalLoss
 
 __all__ = [
     "BACKGROUND",
@@ -47,6 +49,7 @@ __all__ = [
     "EqualizationLoss",
     "EqualizedFocalLoss",
     "EqualizedQualityFocalLoss",
+    "EqualizedVarifocalLoss",
     "FederatedLoss",
     "FocalEqualizationLoss",
     "FocalLoss",
@@ -64,6 +67,8 @@ __all__ = [
     "SeesawLoss",
     "SigmoidEqualizationLoss",
     "SoftmaxEqualizationLoss",
+    "VarifocalLoss",
     "WithObjectness",
     "effective_number_weights",
+    "mixed_labels",
 ]
