@@ -331,6 +331,8 @@ ClassifierLoss = (
     | AlignedCrossEntropy
     | SoftmaxEql
     | SigmoidEql
+    | Efl
+    | FocalEql
     | BalancedSoftmax
     | LogitAdjustment
     | Lade

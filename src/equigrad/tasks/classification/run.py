@@ -19,9 +19,10 @@ from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import from_first_rank, join_ranks, ranks
 from equigrad.engine.loading import TestLoader
 from equigrad.evaluation.classification import ClassificationEvaluator
+from equigrad.evaluation.multi_label import THRESHOLD, MultiLabelEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.run_files import EVALUATION
-from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
+from equigrad.sampling import CategoryPresence, ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.classification.predictor import LabelPredictor
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -108,7 +109,8 @@ def predictor(recipe: ClassificationRecipe, folder: Path) -> LabelPredictor:
     """From images to what the newest weights of a run say about them; the data set is not needed."""
     names, counts = categories_of_run(recipe, folder)
     model = trained_model(recipe, counts, folder)
-    return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts)
+    found = {"threshold": THRESHOLD, "num_shown": None} if recipe.is_multi_label else {}
+    return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts, **found)
 
 
 def categories_of_run(recipe: ClassificationRecipe, folder: Path) -> tuple[Sequence[str], Counts]:
@@ -147,7 +149,11 @@ def trained_model(recipe: ClassificationRecipe, category_counts: Counts, folder:
 
 def build_sampler(recipe: ClassificationRecipe, train_set: Images) -> Sampler:
     """Order of the training images."""
+    labels: Tensor | CategoryPresence
     labels, seed = torch.as_tensor(train_set.labels), recipe.training.seed
+    if recipe.is_multi_label:
+        images, categories = labels.nonzero(as_tuple=True)
+        labels = CategoryPresence(images, categories, *labels.shape)
     if recipe.method.sampler == "class_balanced":
         # Four at each visit of a category, and epochs that have as many images as there are, as published.
         return ClassBalancedSampler(labels, seed=seed, per_class=4)
@@ -187,7 +193,8 @@ def evaluate_model(
 ) -> EvaluationResult:
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
     device = next(model.parameters()).device
-    evaluator = ClassificationEvaluator(train_set.category_counts, train_set.class_names, convention=recipe.shot_groups)
+    kind = MultiLabelEvaluator if recipe.is_multi_label else ClassificationEvaluator
+    evaluator = kind(train_set.category_counts, train_set.class_names, convention=recipe.shot_groups)
     top = TopPredictions()
     # Features are in memory: nothing is read.
     num_workers = 0 if isinstance(test_set, FeatureDataset) else recipe.training.num_workers
