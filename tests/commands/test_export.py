@@ -57,6 +57,17 @@ def classifier_onnx(run):
     return file
 
 
+def test_a_file_that_is_there_is_replaced_only_when_asked(run, classifier_onnx):
+    words = ("export", run, "--format", "onnx", "--output", classifier_onnx)
+    before = classifier_onnx.stat().st_mtime_ns
+    refused = equigrad(*words)
+    assert refused.code == 1
+    assert f"{classifier_onnx}: there already; --force replaces it, --output FILE writes elsewhere" in refused.err
+    assert classifier_onnx.stat().st_mtime_ns == before
+    assert equigrad(*words, "--force").code == 0
+    assert classifier_onnx.stat().st_mtime_ns != before
+
+
 def exported(run, file_format, *words):
     done = equigrad("export", run.name, "--format", file_format, *words, folder=run.parent)
     assert done.code == 0, done.err

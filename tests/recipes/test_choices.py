@@ -92,7 +92,11 @@ def test_a_frozen_backbone_leaves_the_pyramid_to_be_trained(backbone, detector):
     [
         ("detection", ["detector=yolox_s", "backbone=resnet50"], "yolox_s has a backbone of its own"),
         ("detection", ["detector=yolox_s", "frozen=backbone"], "starts from scratch"),
-        ("detection", ["method=ce"], "atss takes one of bce, fl, .*; ce goes with detector=faster_rcnn or mask_rcnn"),
+        (
+            "detection",
+            ["detector=atss", "method=ce"],
+            "atss takes one of bce, fl, .*; ce goes with detector=faster_rcnn or mask_rcnn",
+        ),
         ("detection", ["detector=faster_rcnn", "method=efl"], "efl goes with detector=atss or retinanet or fcos"),
         ("detection", ["detector=faster_rcn"], "expected one of atss, .*; did you mean faster_rcnn"),
         ("instance_segmentation", ["method=efl"], "expected one of ce, "),

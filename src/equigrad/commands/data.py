@@ -83,7 +83,8 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         detection.count_source(parsed)
         return
     images = _read(parsed)
-    print(count_text(images.source, images.category_counts, images.class_names, show_all=parsed.all))
+    counts = images.category_counts
+    print(count_text(images.source, counts, images.class_names, show_all=parsed.all, total=len(images)))
     if parsed.csv:
         print(write_table(count_rows(images.category_counts, images.class_names), parsed.csv))
 

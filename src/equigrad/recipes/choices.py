@@ -130,6 +130,11 @@ class DetectorChoice:
         return self.pretrained_parts
 
 
+def default_detector(method: str | None) -> DetectorName:
+    """Two stages, which learn more from few images; for a method that only one-stage detectors have, ATSS."""
+    return "faster_rcnn" if method is None or method in two_stage.METHODS else "atss"
+
+
 def detector_choice(detector: DetectorName, backbone: str | None, method: str | None) -> DetectorChoice:
     """The detector of a name; None is the backbone and the method that suit it."""
     if detector == "yolox_s":

@@ -139,7 +139,7 @@ def semantic_segmentation(
 
 def detection(
     method: DetectionMethodName | None = None,
-    detector: DetectorName = "faster_rcnn",
+    detector: DetectorName | None = None,
     backbone: str | None = None,
     image_size: int = 224,
     frozen: FrozenInDetectors = "lower",
@@ -149,12 +149,14 @@ def detection(
     Args:
         method: loss and what belongs to it; none is sigmoid_eql for faster_rcnn and mask_rcnn, eqfl for yolox_s and efl
             for the others.
-        detector: faster_rcnn and mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files.
+        detector: none is faster_rcnn, or atss for a method that only one-stage detectors have. faster_rcnn and
+            mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files.
         backbone: lite0, resnet50, resnet101 or timm:NAME; none is lite0. yolox_s has its own, trained from scratch.
         image_size: shorter side of test images; training images vary around it.
         frozen: "lower" keeps the first layers of lite0 and ResNets as they are, "backbone" trains the feature pyramid
             and the head alone.
     """
+    detector = detector or choices.default_detector(method)
     chosen = choices.detector_choice(detector, backbone, method)
     is_two_stage = isinstance(chosen.detector, RCNN)
     recipe = DetectionRecipe(
