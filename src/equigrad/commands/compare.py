@@ -167,6 +167,8 @@ def _settings(parsed: argparse.Namespace, name: str, chosen: dict[str, str], tas
             if assignment.startswith("training."):
                 raise ValueError(f"--set {assignment}: is for --trained; here --epochs, --batch-size and --lr go")
         given |= dict.fromkeys(_LAST_LAYER)
+    if task == "classification" and parsed.frozen is None:
+        given["frozen"] = "none"  # whole models, or last layers on features that the comparison computes itself
     return train.flag_assignments(argparse.Namespace(**given))
 
 

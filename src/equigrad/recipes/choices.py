@@ -32,6 +32,7 @@ from equigrad.tasks.methods import DenseMethod, RoIMethod
 from equigrad.tasks.segmentation.heads import DeepLabV3Plus, PSPNet
 
 Frozen = Literal["none", "lower", "backbone"]
+FrozenInClassifiers = Literal["auto", "none", "lower", "backbone"]
 FrozenInDetectors = Literal["lower", "backbone"]  # their backbones keep the lower layers as they are in any case
 DetectorName = Literal["atss", "faster_rcnn", "mask_rcnn", "retinanet", "fcos", "yolox_s"]
 SegmenterName = Literal["deeplabv3plus", "pspnet"]

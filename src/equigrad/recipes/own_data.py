@@ -15,7 +15,14 @@ from typing import cast
 
 from equigrad.engine import SGD, AdamW, Cosine, ParameterRule, Poly, Schedule, TrainSettings, Warmup
 from equigrad.recipes import choices, yolox
-from equigrad.recipes.choices import DetectionMethodName, DetectorName, Frozen, FrozenInDetectors, SegmenterName
+from equigrad.recipes.choices import (
+    DetectionMethodName,
+    DetectorName,
+    Frozen,
+    FrozenInClassifiers,
+    FrozenInDetectors,
+    SegmenterName,
+)
 from equigrad.recipes.methods import classification as image_methods, multi_label as multi_label_methods, two_stage
 from equigrad.recipes.methods.multi_label import MultiLabelMethodName
 from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method
@@ -39,7 +46,7 @@ def classification(
     method: image_methods.MethodName = "softmax_eql",
     backbone: str = "lite0",
     image_size: int = 224,
-    frozen: Frozen = "none",
+    frozen: FrozenInClassifiers = "auto",
 ) -> ClassificationRecipe:
     """Softmax-EQL on a folder for each category or a list of `path label`, from an ImageNet backbone.
 
@@ -47,8 +54,10 @@ def classification(
         method: loss and what belongs to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
         image_size: side of the images the model sees.
-        frozen: "lower" keeps the layers up to stride 4 as they are, "backbone" trains the classifier alone, on features
-            that are computed once and kept on disk.
+        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
+            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
+            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
+            distils.
     """
     _, chosen = image_methods.METHODS[method]
     return _classifier(OwnImages(size=image_size), chosen, backbone, frozen)
@@ -58,7 +67,7 @@ def multi_label(
     method: MultiLabelMethodName = "sigmoid_eql",
     backbone: str = "lite0",
     image_size: int = 224,
-    frozen: Frozen = "none",
+    frozen: FrozenInClassifiers = "auto",
 ) -> ClassificationRecipe:
     """Sigmoid-EQL on images with several categories each, from an ImageNet backbone.
 
@@ -66,14 +75,21 @@ def multi_label(
         method: loss and what belongs to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
         image_size: side of the images the model sees.
-        frozen: "lower" keeps the layers up to stride 4 as they are, "backbone" trains the classifier alone, on features
-            that are computed once and kept on disk.
+        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
+            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
+            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
+            distils.
     """
     return _classifier(ManyLabels(size=image_size), multi_label_methods.METHODS[method], backbone, frozen)
 
 
-def _classifier(data: OwnImages | ManyLabels, method: Method, backbone: str, frozen: Frozen) -> ClassificationRecipe:
+def _classifier(
+    data: OwnImages | ManyLabels, method: Method, backbone: str, frozen: FrozenInClassifiers
+) -> ClassificationRecipe:
     network = choices.image_backbone(backbone)
+    if frozen == "auto":
+        has_weights = getattr(network, "weights", None) is not None
+        frozen = "backbone" if has_weights and not method.distils else "none"
     training = TrainSettings(
         optimizer=SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
         schedule=Schedule(epochs=20, decay=Cosine(), warmup=Warmup(100)),

@@ -70,7 +70,7 @@ def train(
         resume=resume,
         sample_name=train_set.sample_name,
         recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
-        data_summary=data_summary(len(train_set), train_set.category_counts),
+        data_summary=_summary(recipe, train_set),
         command=command,
     ) as training:
         if fabric.is_global_zero:
@@ -86,6 +86,13 @@ def train(
         if fabric.is_global_zero and result is not None and not training.interrupted:
             result.save(folder)
     return training.result
+
+
+def _summary(recipe: ClassificationRecipe, train_set: ImageDataset) -> str:
+    summary = data_summary(len(train_set), train_set.category_counts)
+    if recipe.feature_cache is None:
+        return summary
+    return f"{summary}; only the classifier is trained, on features of a frozen backbone (--frozen none trains all)"
 
 
 def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:
@@ -170,7 +177,7 @@ def _with_features(
     if folder is None:
         return train_set, test_set
     if getattr(recipe.backbone, "weights", "") is None and recipe.init is None:
-        raise EngineError("a frozen backbone needs weights: --set backbone.weights=FILE")
+        raise EngineError("a frozen backbone needs weights: --set backbone.weights=FILE, or --frozen none")
     if recipe.training.channels_last:
         model.to(memory_format=torch.channels_last)
     cached = partial(cache_features, model.backbone, num_workers=recipe.training.num_workers, device=fabric.device)
