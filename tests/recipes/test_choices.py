@@ -98,7 +98,7 @@ def test_a_frozen_backbone_leaves_the_pyramid_to_be_trained(backbone, detector):
             "atss takes one of bce, fl, .*; ce goes with detector=faster_rcnn or mask_rcnn",
         ),
         ("detection", ["detector=faster_rcnn", "method=efl"], "efl goes with detector=atss or retinanet or fcos"),
-        ("detection", ["detector=faster_rcn"], "expected one of atss, .*; did you mean faster_rcnn"),
+        ("detection", ["detector=faster_rcn"], "expected none or one of atss, .*; did you mean faster_rcnn"),
         ("instance_segmentation", ["method=efl"], "expected one of ce, "),
         ("semantic_segmentation", ["segmenter=deeplab"], "did you mean deeplabv3plus"),
         ("classification", ["backbone=resnet5"], "expected one of lite0, resnet50, resnet101, timm:NAME; did you mean"),
