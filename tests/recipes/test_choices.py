@@ -102,7 +102,7 @@ def test_a_frozen_backbone_leaves_the_pyramid_to_be_trained(backbone, detector):
         ("instance_segmentation", ["method=efl"], "expected one of ce, "),
         ("semantic_segmentation", ["segmenter=deeplab"], "did you mean deeplabv3plus"),
         ("classification", ["backbone=resnet5"], "expected one of lite0, resnet50, resnet101, timm:NAME; did you mean"),
-        ("classification", ["frozen=all"], "expected one of none, lower, backbone"),
+        ("classification", ["frozen=all"], "expected one of auto, none, lower, backbone"),
         ("classification", ["frozen=backbone", "method=dive"], "teacher"),
         ("classification", ["image_size=big"], "expected a whole number"),
     ],

@@ -32,6 +32,7 @@ from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.detection.detectors import RCNN
+from equigrad.tasks.detection.prediction import ShownObjects
 from equigrad.tasks.detection.preprocessing import ShorterSide
 from equigrad.tasks.detection.recipe import DetectionRecipe
 from equigrad.tasks.methods import Method
@@ -201,6 +202,7 @@ def detection(
         # As in the paper, whose one-stage detectors alone repeat images with rare categories.
         sampler="random" if is_two_stage else "repeat_factor",
         repeat_threshold=0.01,
+        shown=ShownObjects(threshold=0.2),  # scores stay low in so short a training
     )
     return recipe if detector != "yolox_s" else _from_scratch(recipe, cast(YoloxName, method or "eqfl"), image_size)
 
