@@ -102,7 +102,7 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         detection.check_source(parsed)
         return
     train = _read(parsed)
-    test = None
+    test: ImageList | None = None
     if parsed.test is not None and has_label_file(parsed.source):
         test = read_multi_label(parsed.test, parsed.root, class_names=train.class_names)
     elif parsed.test is not None:

@@ -116,7 +116,7 @@ def predictor(recipe: ClassificationRecipe, folder: Path) -> LabelPredictor:
     """From images to what the newest weights of a run say about them; the data set is not needed."""
     names, counts = categories_of_run(recipe, folder)
     model = trained_model(recipe, counts, folder)
-    found = {"threshold": THRESHOLD, "num_shown": None} if recipe.is_multi_label else {}
+    found: dict[str, Any] = {"threshold": THRESHOLD, "num_shown": None} if recipe.is_multi_label else {}
     return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts, **found)
 
 
