@@ -132,6 +132,10 @@ def write_own_data(folder: Path) -> None:
         folder / "scenes", dict.fromkeys("abcdefgh", np.kron([[0, 1], [1, 2]], np.ones((24, 32), dtype=np.uint8)))
     )
     write_small_data(folder / "objects")
+    (folder / "labels").mkdir()
+    for name in ("train", "test"):
+        rows = "cat/0.png,cat;dog\ndog/0.png,dog\neel/0.png,\n" if name == "train" else "cat/1.png,cat\ndog/1.png,dog\n"
+        (folder / "labels" / f"{name}.csv").write_text(f"image,categories\n{rows}")
     page = (Path(__file__).parents[1] / "docs" / "own_data.md").read_text()
     (folder / "plants.py").write_text(page.partition("```python\n")[2].partition("```")[0])
 
@@ -362,6 +366,7 @@ PAGES: dict[str, PageSetup] = {
         write=write_own_data,
         shorter={
             "equigrad train own_data:classification": OWN_IMAGES,
+            "equigrad train own_data:multi_label": OWN_IMAGES,
             "equigrad train own_data:semantic_segmentation": OWN_MAPS,
             "equigrad train own_data:detection": OWN_OBJECTS,
             "equigrad train own_data:instance_segmentation": OWN_OBJECTS,

@@ -353,3 +353,9 @@ def test_a_log_that_was_cut_is_noticed(tmp_path):
     lost = RunHistory.load(folder).lost_lines
     assert str(log) in lost
     assert lost in write_report([folder], tmp_path / "a.html").read_text()
+
+
+@needs_browser
+def test_ticks_of_few_categories_are_whole_numbers(page):
+    question = 'return [...document.querySelectorAll("#ratio-plot .xtick text")].map((tick) => tick.textContent);'
+    assert visit(page, question).answer == [str(number) for number in range(len(NAMES) + 2)]

@@ -57,8 +57,19 @@ def classifier_onnx(run):
     return file
 
 
+def test_a_file_that_is_there_is_replaced_only_when_asked(run, classifier_onnx):
+    words = ("export", run, "--format", "onnx", "--output", classifier_onnx)
+    before = classifier_onnx.stat().st_mtime_ns
+    refused = equigrad(*words)
+    assert refused.code == 1
+    assert f"{classifier_onnx}: there already; --force replaces it, --output FILE writes elsewhere" in refused.err
+    assert classifier_onnx.stat().st_mtime_ns == before
+    assert equigrad(*words, "--force").code == 0
+    assert classifier_onnx.stat().st_mtime_ns != before
+
+
 def exported(run, file_format, *words):
-    done = equigrad("export", run.name, "--format", file_format, *words, folder=run.parent)
+    done = equigrad("export", run.name, "--format", file_format, "--force", *words, folder=run.parent)
     assert done.code == 0, done.err
     assert "images of the test set" in done.out
     assert "largest differences: score " in done.out
@@ -127,7 +138,7 @@ def test_images_of_ones_own_are_compared_on(run, tmp_path):
 
 def test_without_test_images_a_run_folder_is_enough(detector, tmp_path):
     shutil.copytree(detector, tmp_path / "moved")
-    done = equigrad("export", "moved", "--format", "torchscript", folder=tmp_path)
+    done = equigrad("export", "moved", "--format", "torchscript", "--force", folder=tmp_path)
     assert done.code == 0, done.err
     assert "of noise, because the test set is not there" in done.out
     assert [path.name for path in tmp_path.iterdir()] == ["moved"], "the scenes of the run were drawn"
@@ -140,7 +151,7 @@ def test_a_file_that_differs_from_the_run_is_not_written(run, tmp_path, monkeypa
     monkeypatch.setattr(DeployedClassifier, "forward", lambda model, images: plain(model, images) * 0.99)
     file = tmp_path / "model.pt"
     file.write_text("earlier")
-    done = equigrad("export", run, "--format", "torchscript", "--output", file)
+    done = equigrad("export", run, "--format", "torchscript", "--output", file, "--force")
     assert done.code == 1
     assert done.err.startswith(f"equigrad: {file}: not written, it differs from the run: score ")
     assert done.err.count("\n") == 1
@@ -159,7 +170,7 @@ WRONG = {
 def test_a_wrong_use_is_one_line(case, run, tmp_path):
     words, expected = WRONG[case]
     (tmp_path / "empty").mkdir()
-    done = equigrad("export", run, "--format", "torchscript", *words, folder=tmp_path)
+    done = equigrad("export", run, "--format", "torchscript", "--force", *words, folder=tmp_path)
     assert done.code == 1
     assert expected in done.err
     assert done.err.count("\n") == 1
@@ -173,7 +184,7 @@ def test_an_unknown_format_is_wrong_usage(run):
 
 
 def test_sliding_windows_want_a_fixed_size(segmenter):
-    windows = ["--format", "torchscript", "--set", "window=32"]
+    windows = ["--format", "torchscript", "--force", "--set", "window=32"]
     refused = equigrad("export", segmenter.name, *windows, folder=segmenter.parent)
     assert refused.code == 1
     assert "add --image-size HEIGHT WIDTH" in refused.err
@@ -182,7 +193,7 @@ def test_sliding_windows_want_a_fixed_size(segmenter):
 
 
 def test_scaling_inside_the_file_is_not_for_torchscript(segmenter):
-    words = ["export", segmenter.name, "--format", "torchscript", "--set", "data.base=96,48"]
+    words = ["export", segmenter.name, "--format", "torchscript", "--force", "--set", "data.base=96,48"]
     done = equigrad(*words, folder=segmenter.parent)
     assert done.code == 1
     assert "torchscript cannot scale images of any size" in done.err
@@ -190,7 +201,7 @@ def test_scaling_inside_the_file_is_not_for_torchscript(segmenter):
 
 def test_onnx_without_its_packages_names_the_extra(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    done = equigrad("export", run, "--format", "onnx")
+    done = equigrad("export", run, "--format", "onnx", "--force")
     assert done.code == 1
     assert done.err.endswith("install what --format onnx needs: pip install 'equigrad[export]'\n")
     assert done.err.count("\n") == 1

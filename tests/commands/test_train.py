@@ -49,14 +49,14 @@ def help_of(capsys, monkeypatch):
 
 
 def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
-    entries = help_of("own_data:detection")
-    assert {setting.path for setting in list_settings(load("own_data:detection"))} <= entries.keys()
+    entries = help_of("own_data:detection", "--detector", "atss")
+    assert {setting.path for setting in list_settings(load("own_data:detection", ["detector=atss"]))} <= entries.keys()
     assert (entries["detector"][0], entries["method"][0]) == ("atss", "none")  # as arguments, not as classes
     expected = {
         "method.loss.focus_scale": ("8.0", "s, the largest extra focus; ", "[a number]"),
         "data.images": ("images", "folder or `.zip` file", "[a path]"),
         "data.test_images": ("none", "the same for the test images", "[none or a path]"),
-        "training.optimizer.lr": ("0.02", "base learning rate", "[a number]"),
+        "training.optimizer.lr": ("0.001", "base learning rate", "[a number]"),
         "training.channels_last": ("true", "memory layout", "[true or false]"),
     }
     for name, (value, purpose, kind) in expected.items():
@@ -73,7 +73,7 @@ def test_the_help_names_the_arguments_of_the_recipe_and_the_flags(capsys):
     shown = " ".join(capsys.readouterr().out.split())  # however the lines are broken
     assert "[none or one of bce, fl, fl_eql, efl, qfl, eqfl, sigmoid, ce, " in shown
     assert "yolox_s has its own, trained from scratch. [none or a text]" in shown
-    assert "ATSS with EFL" in shown
+    assert "Faster R-CNN with Sigmoid-EQL" in shown
     assert "Args:" not in shown
     assert all(flag in shown for flag in ("--epochs", "--batch-size", "--lr", "--workers", "--precision", "--detector"))
     assert "--segmenter" not in shown
@@ -139,7 +139,7 @@ def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
     [
         (["tiny:ce", "--method", "ce"], "--method ce: tiny:ce has no choice of it"),
         (["own_data:instance_segmentation", "--detector", "atss"], "there is one in own_data:detection"),
-        (["own_data:detection", "--detector", "yolox"], "expected one of atss, faster_rcnn, mask_rcnn"),
+        (["own_data:detection", "--detector", "yolox"], "expected none or one of atss, faster_rcnn, mask_rcnn"),
         (["own_data:classification", "--backbone", "resnet"], "one of lite0, resnet50, resnet101, timm:NAME"),
         (["tiny:ce", "--set", "lr=0.1"], "did you mean training.optimizer.lr?"),
         (["tiny:sigmoid_eql", "--set", "method.loss.positive_boots=2"], "did you mean method.loss.positive_boost"),

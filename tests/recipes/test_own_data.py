@@ -4,8 +4,9 @@ import pytest
 
 from detection_on_disk import annotation, coco, image, write_json, write_pictures
 from equigrad.cli import main
-from equigrad.tasks.detection.detectors import ImprovedAtss
-from equigrad.tasks.losses import Efl
+from equigrad.tasks.detection.detectors import RCNN, ImprovedAtss
+from equigrad.tasks.losses import Efl, SigmoidEql, WithObjectness
+from images_on_disk import write_images
 from running import load
 
 SMALL = [
@@ -83,7 +84,51 @@ def test_a_mistake_gets_one_line_that_names_it(data, settings, line, files, caps
     assert line in told
 
 
-def test_the_defaults_are_efl_on_an_imagenet_backbone():
+def test_the_defaults_are_two_stages_on_an_imagenet_backbone():
     recipe = load("own_data:detection")
-    assert (recipe.method.loss, recipe.detector) == (Efl(), ImprovedAtss())
+    assert isinstance(recipe.detector, RCNN)
+    assert recipe.method.loss == WithObjectness(SigmoidEql())
     assert recipe.backbone.weights == "package"
+
+
+def test_a_method_of_one_stage_detectors_brings_such_a_detector():
+    recipe = load("own_data:detection", ["method=efl"])
+    assert isinstance(recipe.detector, ImprovedAtss)
+    assert recipe.method.loss == Efl()
+
+
+@pytest.fixture
+def many_labels(tmp_path):
+    """Images with two, one or none of two categories."""
+    write_images(tmp_path, {"a": 6}, size=16)
+    rows = [f"a/{number}.png,{('cat;dog', 'dog', '')[number % 3]}\n" for number in range(6)]
+    (tmp_path / "labels.csv").write_text("image,categories\n" + "".join(rows))
+    return tmp_path
+
+
+@pytest.mark.parametrize("frozen", ["none", "backbone"])
+def test_images_with_several_categories_are_trained_on_and_predicted(many_labels, frozen, capsys, monkeypatch):
+    monkeypatch.chdir(many_labels)
+    words = ["--set", f"data.train={many_labels}", "--set", f"data.test={many_labels}", "--image-size", "32"]
+    words += ["--epochs", "1", "--batch-size", "3", "--workers", "0", "--frozen", frozen, "--run", "run"]
+    assert main(["train", "own_data:multi_label", *words]) == 0
+    assert "mAP" in capsys.readouterr().out
+    assert main(["evaluate", "run", "--csv", "categories.csv"]) == 0
+    assert (many_labels / "categories.csv").read_text().startswith("name,count,group,num_test,AP,precision,recall")
+    assert main(["predict", "run", "a", "--threshold", "0", "--csv", "found.csv"]) == 0
+    found = (many_labels / "found.csv").read_text().splitlines()
+    assert len(found) == 1 + 6 * 2  # all categories of each image
+
+
+def test_a_softmax_loss_is_refused_for_images_with_several_categories():
+    with pytest.raises(ValueError, match="images with several categories need a sigmoid loss, got SoftmaxEql"):
+        load("own_data:multi_label", ["method.loss=SoftmaxEql"])
+
+
+def test_several_categories_are_checked_and_counted_before_training(many_labels, capsys):
+    assert main(["data", "check", str(many_labels / "labels.csv")]) == 0
+    assert "6 images" in capsys.readouterr().out
+    assert main(["data", "counts", str(many_labels)]) == 0
+    assert "dog" in capsys.readouterr().out
+    assert main(["data", "long-tail", str(many_labels), "--output", "x.txt"]) == 1
+    assert "needs images with one category each" in capsys.readouterr().err

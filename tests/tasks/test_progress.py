@@ -34,7 +34,7 @@ def test_what_has_no_end_says_how_many_are_done_under_its_own_name(capsys):
 
 def test_the_summary_of_the_data_says_how_long_the_tail_is():
     assert data_summary(1_330, np.array([1_200, 99, 9, 3, 0])) == (
-        "1,330 images, 5 categories; from 1,200 to 3 images each, imbalance factor 400; 1 categories have none; "
+        "1,330 images, 5 categories; from 1,200 to 3 images each, imbalance factor 400; 1 category has none; "
         "3 have fewer than 10, 4 have fewer than 100 images"
     )
 

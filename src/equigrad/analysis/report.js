@@ -64,6 +64,9 @@
     };
   }
 
+  // Plotly would put ticks at half a category where there are few.
+  const wholeTicks = (count) => (count < 10 ? { dtick: 1 } : {});
+
   function ratioAxis(colours, highest, logarithmic, rest) {
     const range = logarithmic ? [-2.5, Math.log10(Math.max(2, highest * 1.3))] : [0, Math.max(1.15, highest * 1.08)];
     const ticks = logarithmic ? { tickvals: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300] } : {};
@@ -158,7 +161,7 @@
     const order = data.counts ? "most frequent first" : "most positive gradient first";
     const layout = {
       ...baseLayout(colours), height: printing ? 330 : 440, uirevision: logarithmic, hovermode: "closest",
-      xaxis: axis(colours, { title: `${whole(data.names.length)} categories, ${order}`, range: [0, data.names.length + 1], showgrid: false }),
+      xaxis: axis(colours, { title: `${whole(data.names.length)} categories, ${order}`, range: [0, data.names.length + 1], showgrid: false, ...wholeTicks(data.names.length) }),
       yaxis: ratioAxis(colours, highest, logarithmic, { title: "gradient ratio" }),
       shapes: [...shapes, balanceLine(colours)], annotations,
     };

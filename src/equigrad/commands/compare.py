@@ -90,12 +90,16 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
 def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list[str]]:
     """The task, all methods that are trained, and those that are compared: first stages may not be among them."""
     from equigrad.recipes.catalogue import load_recipe
+    from equigrad.recipes.choices import default_detector
     from equigrad.recipes.methods.classification import FIRST_STAGES
     from equigrad.tasks.comparison.rows import Method
     from equigrad.tasks.comparison.sources import NamedFiles, assignments_of, find_source
 
     named = NamedFiles(parsed.test, parsed.root, parsed.images, parsed.names)
     task, source = find_source(parsed.data, named, _task(parsed.task))
+    if task == "detection" and parsed.detector is None:
+        # One detector for all methods: that of the first.
+        parsed.detector = default_detector((parsed.methods or "").partition(",")[0].rpartition("=")[2].strip() or None)
     chosen = _chosen(parsed.methods, task, parsed.detector)
     # Each variant starts from its own first stage, which shares its name where that is compared as well.
     stages = {name: str(FIRST_STAGES[method]) for name, method in chosen.items() if method in FIRST_STAGES}
@@ -163,6 +167,8 @@ def _settings(parsed: argparse.Namespace, name: str, chosen: dict[str, str], tas
             if assignment.startswith("training."):
                 raise ValueError(f"--set {assignment}: is for --trained; here --epochs, --batch-size and --lr go")
         given |= dict.fromkeys(_LAST_LAYER)
+    if task == "classification" and parsed.frozen is None:
+        given["frozen"] = "none"  # whole models, or last layers on features that the comparison computes itself
     return train.flag_assignments(argparse.Namespace(**given))
 
 

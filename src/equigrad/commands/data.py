@@ -18,7 +18,10 @@ _FORMS = (
     "a list of lines `path label`, a folder (or .zip, or photos.zip/train in one) with a folder of images a category, "
     ".npz arrays, or the folder of CIFAR's binary version"
 )
-_ALSO_BOXES = f"{_FORMS}; with boxes: a COCO or LVIS file (.json), a VOC or YOLO folder"
+_ALSO_BOXES = (
+    f"{_FORMS}; a CSV file with the columns image and categories; with boxes: a COCO or LVIS file (.json), a VOC or "
+    "YOLO folder"
+)
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -80,7 +83,8 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         detection.count_source(parsed)
         return
     images = _read(parsed)
-    print(count_text(images.source, images.category_counts, images.class_names, show_all=parsed.all))
+    counts = images.category_counts
+    print(count_text(images.source, counts, images.class_names, show_all=parsed.all, total=len(images)))
     if parsed.csv:
         print(write_table(count_rows(images.category_counts, images.class_names), parsed.csv))
 
@@ -88,6 +92,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print what was found; ValueError if training would be wrong."""
     from equigrad.data.images.checks import check_classification
+    from equigrad.data.images.multi_label import has_label_file, read_multi_label
     from equigrad.data.images.readers import read_images
 
     if parsed.labels is not None:
@@ -97,8 +102,10 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         detection.check_source(parsed)
         return
     train = _read(parsed)
-    test = None
-    if parsed.test is not None:
+    test: ImageList | None = None
+    if parsed.test is not None and has_label_file(parsed.source):
+        test = read_multi_label(parsed.test, parsed.root, class_names=train.class_names)
+    elif parsed.test is not None:
         test = read_images(parsed.test, parsed.root, split="test", class_names=train.class_names)
     findings = check_classification(train, test, by_content=not parsed.paths_only, decode=parsed.decode)
     _report(parsed.source, findings, train, test)
@@ -140,6 +147,8 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.long_tail import long_tailed
 
     images = _read(parsed)
+    if images.labels.ndim == 2:
+        raise ValueError(f"{parsed.source}: a long-tailed subset needs images with one category each")
     check_target(images, parsed.output, force=parsed.force)
     subset = long_tailed(
         images,
@@ -156,8 +165,11 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _read(parsed: argparse.Namespace) -> "ImageList":
+    from equigrad.data.images.multi_label import has_label_file, read_multi_label
     from equigrad.data.images.readers import read_images
 
     if parsed.split not in (None, "train", "test"):
         raise ValueError(f"--split: expected train or test, as CIFAR has, got {parsed.split!r:.40}")
+    if has_label_file(parsed.source):
+        return read_multi_label(parsed.source, parsed.root)
     return read_images(parsed.source, parsed.root, split=parsed.split or "train")

@@ -15,6 +15,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--format", required=True, choices=FORMATS, help="torchscript is for programs that need it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="by default `model` in RUN")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there already")
     parser.add_argument(
         "--images",
         type=Path,
@@ -49,6 +50,7 @@ def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         file=parsed.output,
         images=parsed.images,
         image_size=tuple(parsed.image_size) if parsed.image_size else None,
+        force=parsed.force,
     )
     size = f"{exported.num_bytes / 1e6:.1f} MB"
     print(printable(f"{exported.file}: {size}, compared with the run on {exported.images}"))

@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each object or category")
     parser.add_argument("--batch-size", type=int, default=1, metavar="COUNT", help="images at once, by default 1")
     parser.add_argument(
-        "--threshold", type=float, metavar="SCORE", help="the least score; by default 0.3 for detectors, else 0"
+        "--threshold", type=float, metavar="SCORE", help="the least score; by default that of the recipe"
     )
     parser.add_argument("--limit", type=int, metavar="COUNT", help="detectors: draw so many at most, by default 30")
     parser.add_argument("--device", help="such as cuda; by default a GPU if there is one")

@@ -41,7 +41,7 @@ _CHOICES = {
     "detector": "atss, faster_rcnn, mask_rcnn, retinanet, fcos or yolox_s",
     "segmenter": "deeplabv3plus or pspnet",
     "image_size": "in pixels: the side that a classifier sees, else the shorter side",
-    "frozen": "what is not trained: none, lower or backbone",
+    "frozen": "what is not trained: none, lower or backbone; classifiers choose by themselves (auto)",
 }
 """Arguments that the functions of some recipes have; `equigrad train RECIPE --help` lists what each accepts."""
 

@@ -62,13 +62,13 @@ class FeatureDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
     def __init__(
         self, features: Tensor, labels: Tensor, *, class_names: Sequence[str], paths: Sequence[str] | None = None
     ) -> None:
-        if features.dim() != 2 or labels.shape != features.shape[:1]:
+        if features.dim() != 2 or labels.dim() not in (1, 2) or len(labels) != len(features):
             shapes = f"{tuple(features.shape)} and {tuple(labels.shape)}"
-            raise ValueError(f"features must be (N, D) and labels (N,), got {shapes}")
+            raise ValueError(f"features must be (N, D) and labels (N,) or (N, C), got {shapes}")
         if paths is not None and len(paths) != len(labels):
             raise ValueError(f"paths must have {len(labels)} entries, got {len(paths)}")
         self.features = features  # (N, D)
-        self.labels = labels  # (N,)
+        self.labels = labels  # (N,), or (N, C) of 0 and 1
         self.class_names = tuple(class_names)
         self.paths = paths
 
@@ -85,7 +85,7 @@ class FeatureDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
     @property
     def category_counts(self) -> Tensor:
         """Samples of each category, (C,) int64."""
-        return torch.bincount(self.labels, minlength=self.num_classes)
+        return self.labels.sum(0) if self.labels.dim() == 2 else torch.bincount(self.labels, minlength=self.num_classes)
 
     def subset(self, indices: Tensor) -> "FeatureDataset":
         """Some of the samples, in the given order; all categories stay."""
@@ -100,7 +100,12 @@ class FeatureDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, dict[str, Any]]:
-        targets = {"labels": int(self.labels[index]), "index": index, "paths": self.sample_name(index)}
+        label = self.labels[index]
+        targets = {
+            "labels": label.float() if label.dim() else int(label),
+            "index": index,
+            "paths": self.sample_name(index),
+        }
         return self.features[index], targets
 
 

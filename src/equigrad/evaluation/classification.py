@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from equigrad.data.frequency import shot_split
+from equigrad.evaluation.gathering import gathered_everywhere
 
 Convention = Literal["code", "paper"]
 NUM_BINS = 15  # of the calibration error, as in Guo et al., ICML 2017
@@ -119,12 +119,7 @@ class ClassificationEvaluator:
 
     def _all(self) -> "_Samples":
         """The predictions of all ranks, the same on each."""
-        own = _Samples.joined(self._batches)
-        if not (dist.is_available() and dist.is_initialized()):
-            return own
-        gathered: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(gathered, own)
-        return _Samples.joined(gathered)
+        return _Samples.joined(gathered_everywhere(_Samples.joined(self._batches)))
 
     def _count(self, labels: Tensor) -> Tensor:
         return torch.bincount(labels, minlength=self.num_classes)

@@ -29,6 +29,15 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
+def gathered_everywhere(value: Any) -> list[Any]:
+    """The value of each rank, on every rank; for small ones."""
+    if not is_distributed():
+        return [value]
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
 def gather_arrays(arrays: Sequence[NDArray[Any]]) -> list[list[NDArray[Any]]]:
     """The arrays of each rank, by rank, on the first rank; an empty list on the others.
 

@@ -32,6 +32,7 @@ from equigrad.tasks.methods import DenseMethod, RoIMethod
 from equigrad.tasks.segmentation.heads import DeepLabV3Plus, PSPNet
 
 Frozen = Literal["none", "lower", "backbone"]
+FrozenInClassifiers = Literal["auto", "none", "lower", "backbone"]
 FrozenInDetectors = Literal["lower", "backbone"]  # their backbones keep the lower layers as they are in any case
 DetectorName = Literal["atss", "faster_rcnn", "mask_rcnn", "retinanet", "fcos", "yolox_s"]
 SegmenterName = Literal["deeplabv3plus", "pspnet"]
@@ -58,6 +59,7 @@ Part = TypeVar("Part")
 
 _TIMM = "timm:"
 _TWO_STAGE = ("faster_rcnn", "mask_rcnn")
+_PRIOR = 0.01  # of ATSS; the paper's 0.001 takes more steps to leave
 
 
 def image_backbone(name: str) -> ClassificationBackbone:
@@ -113,15 +115,27 @@ class DetectorChoice:
     detector: OneStageDetector | RCNN
     method: DenseMethod | RoIMethod
 
+    @property
+    def pretrained_parts(self) -> tuple[str, ...]:
+        """Paths of the backbone without its feature pyramid; none of yolox_s, whose backbone starts from scratch."""
+        if isinstance(self.backbone, CspDarknet):
+            return ()
+        pyramid = "backbone" if isinstance(self.detector, RCNN) else "pyramid"
+        parts = ("stem", "blocks") if isinstance(self.backbone, Lite0Pyramid) else ("body",)
+        return tuple(f"{pyramid}.{part}" for part in parts)
+
     def frozen_parts(self, frozen: FrozenInDetectors) -> tuple[str, ...]:
         """Paths of what is not trained: what the backbone freezes by itself, or all of it but its feature pyramid."""
         if frozen == "lower":
             return ()
-        if isinstance(self.backbone, CspDarknet):
+        if not self.pretrained_parts:
             raise ValueError("frozen=backbone: that of yolox_s starts from scratch; freeze one with ImageNet weights")
-        pyramid = "backbone" if isinstance(self.detector, RCNN) else "pyramid"
-        parts = ("stem", "blocks") if isinstance(self.backbone, Lite0Pyramid) else ("body",)
-        return tuple(f"{pyramid}.{part}" for part in parts)
+        return self.pretrained_parts
+
+
+def default_detector(method: str | None) -> DetectorName:
+    """Two stages, which learn more from few images; for a method that only one-stage detectors have, ATSS."""
+    return "faster_rcnn" if method is None or method in two_stage.METHODS else "atss"
 
 
 def detector_choice(detector: DetectorName, backbone: str | None, method: str | None) -> DetectorChoice:
@@ -132,7 +146,7 @@ def detector_choice(detector: DetectorName, backbone: str | None, method: str | 
         roi_method = _method(detector, method or "sigmoid_eql")
         pyramid = _pyramid(backbone or "lite0", is_two_stage=True)
         return DetectorChoice(pyramid, _rcnn(pyramid, with_masks=detector == "mask_rcnn"), roi_method)
-    dense: dict[str, OneStageDetector] = {"atss": ImprovedAtss(), "retinanet": RetinaNet(), "fcos": Fcos()}
+    dense: dict[str, OneStageDetector] = {"atss": ImprovedAtss(prior=_PRIOR), "retinanet": RetinaNet(), "fcos": Fcos()}
     dense_method = _method(detector, method or "efl")
     return DetectorChoice(_pyramid(backbone or "lite0", is_two_stage=False), dense[detector], dense_method)
 

@@ -1,6 +1,7 @@
 """Your own data, without a line of Python.
 
 equigrad train own_data:classification --set data.train=photos/train --set data.test=photos/test
+equigrad train own_data:multi_label --set data.train=train.csv --set data.test=test.csv --set data.root=photos
 equigrad train own_data:semantic_segmentation --set data.images=photos --set data.labels=maps --set data.names=names.txt
 equigrad train own_data:detection --set data.train=train.json --set data.test=val.json --set data.images=photos
 equigrad train own_data:instance_segmentation --set data.train=train.json --set data.images=photos --set data.test=none
@@ -12,19 +13,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from equigrad.engine import SGD, Cosine, Poly, Schedule, TrainSettings, Warmup
+from equigrad.engine import SGD, AdamW, Cosine, ParameterRule, Poly, Schedule, TrainSettings, Warmup
 from equigrad.recipes import choices, yolox
-from equigrad.recipes.choices import DetectionMethodName, DetectorName, Frozen, FrozenInDetectors, SegmenterName
-from equigrad.recipes.methods import classification as image_methods, two_stage
+from equigrad.recipes.choices import (
+    DetectionMethodName,
+    DetectorName,
+    Frozen,
+    FrozenInClassifiers,
+    FrozenInDetectors,
+    SegmenterName,
+)
+from equigrad.recipes.methods import classification as image_methods, multi_label as multi_label_methods, two_stage
+from equigrad.recipes.methods.multi_label import MultiLabelMethodName
 from equigrad.recipes.methods.segmentation import PixelMethodName, pixel_method
 from equigrad.recipes.yolox import YoloxName
-from equigrad.tasks.backbones import DilatedLite0, Lite0Pyramid
-from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.backbones import DilatedLite0
+from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.detection.detectors import RCNN
+from equigrad.tasks.detection.prediction import ShownObjects
 from equigrad.tasks.detection.preprocessing import ShorterSide
 from equigrad.tasks.detection.recipe import DetectionRecipe
+from equigrad.tasks.methods import Method
 from equigrad.tasks.segmentation.data import LabelFolders
 from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
@@ -36,7 +47,7 @@ def classification(
     method: image_methods.MethodName = "softmax_eql",
     backbone: str = "lite0",
     image_size: int = 224,
-    frozen: Frozen = "none",
+    frozen: FrozenInClassifiers = "auto",
 ) -> ClassificationRecipe:
     """Softmax-EQL on a folder for each category or a list of `path label`, from an ImageNet backbone.
 
@@ -44,11 +55,42 @@ def classification(
         method: loss and what belongs to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
         image_size: side of the images the model sees.
-        frozen: "lower" keeps the layers up to stride 4 as they are, "backbone" trains the classifier alone, on features
-            that are computed once and kept on disk.
+        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
+            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
+            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
+            distils.
     """
     _, chosen = image_methods.METHODS[method]
+    return _classifier(OwnImages(size=image_size), chosen, backbone, frozen)
+
+
+def multi_label(
+    method: MultiLabelMethodName = "sigmoid_eql",
+    backbone: str = "lite0",
+    image_size: int = 224,
+    frozen: FrozenInClassifiers = "auto",
+) -> ClassificationRecipe:
+    """Sigmoid-EQL on images with several categories each, from an ImageNet backbone.
+
+    Args:
+        method: loss and what belongs to it.
+        backbone: lite0, resnet50, resnet101 or timm:NAME.
+        image_size: side of the images the model sees.
+        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
+            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
+            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
+            distils.
+    """
+    return _classifier(ManyLabels(size=image_size), multi_label_methods.METHODS[method], backbone, frozen)
+
+
+def _classifier(
+    data: OwnImages | ManyLabels, method: Method, backbone: str, frozen: FrozenInClassifiers
+) -> ClassificationRecipe:
     network = choices.image_backbone(backbone)
+    if frozen == "auto":
+        has_weights = getattr(network, "weights", None) is not None
+        frozen = "backbone" if has_weights and not method.distils else "none"
     training = TrainSettings(
         optimizer=SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
         schedule=Schedule(epochs=20, decay=Cosine(), warmup=Warmup(100)),
@@ -57,7 +99,7 @@ def classification(
         channels_last=True,
         num_workers=2,
     )
-    recipe = ClassificationRecipe(OwnImages(size=image_size), network, chosen, training)
+    recipe = ClassificationRecipe(data, network, method, training)
     return _with_cached_features(recipe) if frozen == "backbone" else recipe
 
 
@@ -114,23 +156,26 @@ def semantic_segmentation(
 
 def detection(
     method: DetectionMethodName | None = None,
-    detector: DetectorName = "atss",
+    detector: DetectorName | None = None,
     backbone: str | None = None,
     image_size: int = 224,
     frozen: FrozenInDetectors = "lower",
 ) -> DetectionRecipe:
-    """ATSS with EFL, or another detector, on a COCO or LVIS file with boxes and a folder of images.
+    """Faster R-CNN with Sigmoid-EQL, or another detector, on a COCO or LVIS file with boxes and a folder of images.
 
     Args:
-        method: loss and what belongs to it; none is efl, for faster_rcnn and mask_rcnn sigmoid_eql, for yolox_s eqfl.
-        detector: one-stage, but faster_rcnn and mask_rcnn; mask_rcnn needs masks in the files.
+        method: loss and what belongs to it; none is sigmoid_eql for faster_rcnn and mask_rcnn, eqfl for yolox_s and efl
+            for the others.
+        detector: none is faster_rcnn, or atss for a method that only one-stage detectors have. faster_rcnn and
+            mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files.
         backbone: lite0, resnet50, resnet101 or timm:NAME; none is lite0. yolox_s has its own, trained from scratch.
         image_size: shorter side of test images; training images vary around it.
         frozen: "lower" keeps the first layers of lite0 and ResNets as they are, "backbone" trains the feature pyramid
             and the head alone.
     """
+    detector = detector or choices.default_detector(method)
     chosen = choices.detector_choice(detector, backbone, method)
-    is_two_stage, is_light = isinstance(chosen.detector, RCNN), isinstance(chosen.backbone, Lite0Pyramid)
+    is_two_stage = isinstance(chosen.detector, RCNN)
     recipe = DetectionRecipe(
         data=CocoFiles(),
         preprocessing=ShorterSide((176, 192, 208, 224, 240, 256), test_short=224, long=384).at_size(image_size),
@@ -138,8 +183,13 @@ def detection(
         detector=chosen.detector,
         method=chosen.method,
         training=TrainSettings(
-            # The paper's rate for half its batch; the group norms of a small pyramid bear more.
-            optimizer=SGD(lr=0.02 if is_light and not is_two_stage else 0.01, momentum=0.9, weight_decay=1e-4),
+            # Some hundred steps: AdamW takes new layers further than SGD, and changes the pretrained ones little.
+            optimizer=AdamW(
+                lr=5e-4 if is_two_stage else 1e-3,
+                weight_decay=0.05,
+                decay_norm_and_bias=False,
+                rules=tuple(ParameterRule(part, lr=0.1) for part in chosen.pretrained_parts),
+            ),
             schedule=Schedule(epochs=12, decay=Cosine(), warmup=Warmup(100)),
             batch_size=8,
             frozen=chosen.frozen_parts(frozen),
@@ -152,6 +202,7 @@ def detection(
         # As in the paper, whose one-stage detectors alone repeat images with rare categories.
         sampler="random" if is_two_stage else "repeat_factor",
         repeat_threshold=0.01,
+        shown=ShownObjects(threshold=0.2),  # scores stay low in so short a training
     )
     return recipe if detector != "yolox_s" else _from_scratch(recipe, cast(YoloxName, method or "eqfl"), image_size)
 

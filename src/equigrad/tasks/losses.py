@@ -356,6 +356,8 @@ ClassifierLoss = (
     | AlignedCrossEntropy
     | SoftmaxEql
     | SigmoidEql
+    | Efl
+    | FocalEql
     | BalancedSoftmax
     | LogitAdjustment
     | Lade

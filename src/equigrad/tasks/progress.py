@@ -36,7 +36,8 @@ def tail_summary(counts: Counts, *, unit: str = "images") -> str:
         ratio = f"{present.max() / present.min():,.4g}"
         parts.append(f"from {present.max():,} to {present.min():,} {unit} each, imbalance factor {ratio}")
     if len(present) < len(counts):
-        parts.append(f"{len(counts) - len(present):,} categories have none")
+        num_empty = len(counts) - len(present)
+        parts.append(f"{num_empty:,} {'category has' if num_empty == 1 else 'categories have'} none")
     if unit == "images":
         below = [f"{(counts < few).sum():,} have fewer than {few}" for few in FEW]
         parts.append(f"{', '.join(below)} images")

@@ -63,8 +63,8 @@ class TrainedModel:
                 batch ahead. An image is a path, a PIL image, an array (H, W, 3) of uint8, or a tensor (3, H, W) of
                 uint8 or of floats in [0, 1].
             batch_size: images at once, which is faster on a GPU.
-            threshold: least score of a category, an object or a pixel; None takes 0.3 for detectors, unless the recipe
-                says otherwise, and 0 for other tasks.
+            threshold: least score of a category, an object or a pixel; None takes that of the recipe for objects, 0.5
+                where images have several categories, and 0 for other tasks.
             device: where to compute from now on, such as "cuda".
 
         Raises:

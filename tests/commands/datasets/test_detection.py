@@ -5,6 +5,7 @@ from PIL import Image
 
 from detection_on_disk import SQUARE, annotation, coco, image, write_json, write_pictures
 from equigrad.cli import main
+from images_on_disk import zip_folder
 
 
 def run(capsys, *words):
@@ -149,6 +150,11 @@ def test_openimages_is_compared_with_what_is_published(tmp_path, capsys):
     assert out.startswith(
         "not OpenImages Challenge 2019 train as published: 1 images instead of 1,743,042, 1 annotations"
     )
+    status, out, err = run(capsys, "data", "counts", tmp_path, "--split", "train")
+    assert status == 0, err
+    assert out.startswith(f"{tmp_path} (train): 1 boxes, 500 categories, 499 without boxes")
+    status, _, err = run(capsys, "data", "counts", tmp_path, "--split", "test")
+    assert (status, f"--split test: {tmp_path} has train" in err) == (1, True)
     boxes.write_text("ImageID,LabelName,XMin,XMax,YMin,YMax\na,/m/2,0.7,0.5,0,1\n")
     status, _, err = run(capsys, "data", "check", tmp_path)
     assert (status, "XMin" in err) == (1, True)
@@ -161,3 +167,12 @@ def test_a_fault_of_a_folder_is_named_with_its_image(folders, capsys):
     repeated = [line for line in out.splitlines() if "annotations that repeat another" in line]
     assert len(repeated) == 2
     assert all("the first is an object of images/1.png: box" in line for line in repeated)
+
+
+@pytest.mark.parametrize(("layout", "name"), [("yolo", "YOLO"), ("voc", "VOC")])
+@pytest.mark.parametrize("command", ["check", "counts", "stats"])
+def test_a_folder_in_an_archive_is_to_be_unpacked(folders, capsys, layout, name, command):
+    archive = zip_folder(folders / layout, folders / "data.zip")
+    status, _, err = run(capsys, "data", command, archive)
+    assert status == 1
+    assert err == f"equigrad: {archive}: has a {name} folder, which is read only unpacked: unpack it and name it\n"

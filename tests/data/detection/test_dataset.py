@@ -181,3 +181,15 @@ def test_three_hundred_masks_are_read_and_transformed_in_few_bytes(tmp_path):
     tracemalloc.stop()
     assert len(target["masks"]) == 300
     assert peak < 40e6  # the image with its file takes most of it; dense masks are 320 MB
+
+
+@pytest.mark.parametrize("stated", [(7, 5), (5, 7)])
+def test_a_photograph_of_a_phone_is_read_as_its_annotations_are(tmp_path, stated):
+    """Annotations of the upright image, as of most tools, and of the stored pixels: the stated size shows which."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (7, 5)).save(tmp_path / "phone.jpg", exif=exif)
+    record = image(1, file_name="phone.jpg", height=stated[0], width=stated[1])
+    content = coco([record], [annotation(1, box=(1, 1, 3, 3))])
+    found, _ = DetectionDataset(read_coco(write_json(tmp_path / "a.json", content)), tmp_path)[0]
+    assert tuple(found.shape[-2:]) == stated

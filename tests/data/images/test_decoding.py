@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from equigrad.data.images.decoding import FORMATS, MAX_FILE_BYTES, opened_image, to_rgb
 from equigrad.data.images.lists import SUFFIXES
@@ -74,3 +74,42 @@ def test_sixteen_bits_become_eight_and_are_not_clipped():
 def test_eight_bits_stay_as_they_are():
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     np.testing.assert_array_equal(to_rgb(Image.fromarray(pixels)), pixels)
+
+
+PHOTOGRAPH = Image.fromarray(np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3))
+
+
+def turned_file(folder, orientation, suffix="png"):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = folder / f"{orientation}.{suffix}"
+    PHOTOGRAPH.save(file, exif=exif)
+    return file
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photograph_is_turned_upright_as_viewers_show_it(tmp_path, orientation):
+    file = turned_file(tmp_path, orientation)
+    with Image.open(file) as opened:
+        expected = np.array(ImageOps.exif_transpose(opened))
+    np.testing.assert_array_equal(read_image(file), expected)
+    assert file_image_size(file) == expected.shape[:2]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "tif", "webp"])
+def test_formats_of_phones_and_browsers_are_turned(tmp_path, suffix):
+    assert read_image(turned_file(tmp_path, 6, suffix)).size == (5, 7)
+
+
+def test_a_photograph_with_annotations_of_its_stored_pixels_is_left_as_it_is(tmp_path):
+    file = turned_file(tmp_path, 6)
+    assert read_image(file, stated=(5, 7)).size == (7, 5)
+    assert file_image_size(file, (5, 7)) == (5, 7)
+    assert read_image(file, stated=(7, 5)).size == (5, 7)
+    upside_down = turned_file(tmp_path, 3)
+    np.testing.assert_array_equal(read_image(upside_down, stated=(5, 7)), np.array(PHOTOGRAPH)[::-1, ::-1])
+
+
+def test_damaged_metadata_does_not_lose_an_image(tmp_path):
+    PHOTOGRAPH.save(tmp_path / "a.jpg", exif=b"Exif\0\0MM\0*\0\0\xff\xff broken")
+    assert read_image(tmp_path / "a.jpg").size == (7, 5)

@@ -98,7 +98,7 @@ UNUSUAL = {
 def test_unusual_files_and_the_same_images_in_memory_are_seen_as_in_training(name, tmp_path):
     (tmp_path / name).write_bytes(UNUSUAL[name])
     trained_on = np.array(read_image(tmp_path / name))
-    assert trained_on.shape == PIXELS.shape
+    assert trained_on.shape == ((7, 5, 3) if name == "rotated.jpg" else PIXELS.shape)
     with Image.open(tmp_path / name) as opened:
         from_file, from_memory = pixels_of(tmp_path / name, opened)
     np.testing.assert_array_equal(from_file, trained_on)

@@ -99,3 +99,15 @@ def test_a_data_set_goes_to_worker_processes(data):
     dataset = pickle.loads(pickle.dumps(SegmentationDataset(data, train_transform(8))))
     assert dataset[0][1]["labels"].shape == (8, 8)
     assert dataset.sample_name(1).endswith("images/b.png")
+
+
+def test_a_photograph_of_a_phone_is_read_as_its_label_map_is(folder, data):
+    """The size of the label map shows whether it was made of the upright image or of the stored pixels."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = {"a": (3, 2), "b": (2, 3)}  # width, height; both label maps are 2 x 3
+    for name, size in stored.items():
+        Image.new("RGB", size).save(folder / "images" / f"{name}.png", exif=exif)
+    for index in range(2):
+        image, _ = SegmentationDataset(data, PLAIN)[index]
+        assert tuple(image.shape[-2:]) == (2, 3)

@@ -7,7 +7,7 @@ import pytest
 from equigrad.data.frequency import load_frequencies
 from equigrad.data.images.published_lists import PUBLISHED, read_published
 from equigrad.data.images.readers import read_images
-from equigrad.tasks.classification.data import GlyphImages, OwnImages, PublishedImages
+from equigrad.tasks.classification.data import GlyphImages, ManyLabels, OwnImages, PublishedImages
 from equigrad.tasks.smoke_test.generated_images import (
     IMAGE_SIZE,
     benchmark_counts,
@@ -72,3 +72,9 @@ def test_images_that_draw_themselves_stay_as_they_are(tmp_path):
     data = GlyphImages(num_classes=3)
     assert generated_images(data, tmp_path) is data
     assert not list(tmp_path.iterdir())
+
+
+def test_images_with_several_categories_are_written_with_their_file(tmp_path):
+    train_set, test_set = generated_images(ManyLabels(), tmp_path).load()
+    assert train_set.labels.tolist() == test_set.labels.tolist() == [[1, 1], [1, 0], [1, 0], [0, 0]]
+    assert train_set[0][0].shape == (3, IMAGE_SIZE, IMAGE_SIZE)

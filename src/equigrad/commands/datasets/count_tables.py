@@ -33,11 +33,34 @@ def count_rows(counts: Counts, names: Sequence[str]) -> list[CountRow]:
     ]
 
 
-def count_text(source: str, counts: Counts, names: Sequence[str], *, show_all: bool = False) -> str:
-    """What `equigrad data counts` prints; of many categories some at equal distances, unless all are wanted."""
+def count_text(
+    source: str,
+    counts: Counts,
+    names: Sequence[str],
+    *,
+    show_all: bool = False,
+    unit: str = "images",
+    total: int | None = None,
+) -> str:
+    """What `equigrad data counts` prints; of many categories some at equal distances, unless all are wanted.
+
+    Args:
+        source: what is counted, for the first line.
+        counts: of each category, (C,).
+        names: C names.
+        show_all: all categories.
+        unit: what is counted.
+        total: number of units, where one may count for several categories; None is the sum of the counts.
+    """
     rows = sorted(count_rows(counts, names), key=lambda row: -row.count)
     shown = rows if show_all else [rows[index] for index in evenly_chosen(len(rows), NUM_SHOWN)]
-    lines = [_summary(source, counts), "", *_groups(counts), "", *_bars(shown)]
+    lines = [
+        _summary(source, counts, unit, int(counts.sum()) if total is None else total),
+        "",
+        *_groups(counts),
+        "",
+        *_bars(shown),
+    ]
     if len(shown) < len(rows):
         lines += ["", hidden_rows(len(shown), len(rows))]
     return "\n".join(lines)
@@ -48,14 +71,14 @@ def hidden_rows(num_shown: int, num_all: int) -> str:
     return f"{num_shown} of {num_all:,} categories are shown; --all shows all, --csv FILE writes them"
 
 
-def _summary(source: str, counts: Counts) -> str:
+def _summary(source: str, counts: Counts, unit: str, total: int) -> str:
     present = counts[counts > 0]
-    text = f"{printable(source)}: {counts.sum():,} images, {len(counts):,} categories"
+    text = f"{printable(source)}: {total:,} {unit}, {len(counts):,} categories"
     if not len(present):
         return text
     ratio = f"{present.max() / present.min():,.4g}"
-    without = f", {len(counts) - len(present):,} without images" if len(present) < len(counts) else ""
-    return f"{text}{without}, from {present.max():,} to {present.min():,} images each, imbalance factor {ratio}"
+    without = f", {len(counts) - len(present):,} without {unit}" if len(present) < len(counts) else ""
+    return f"{text}{without}, from {present.max():,} to {present.min():,} {unit} each, imbalance factor {ratio}"
 
 
 def _groups(counts: Counts) -> list[str]:

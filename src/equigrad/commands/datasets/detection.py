@@ -44,13 +44,35 @@ def is_detection(source: Path) -> bool:
 
 def count_source(parsed: argparse.Namespace) -> None:
     """Print, and write, the images and instances of each category."""
+    from equigrad.data.detection.formats.openimages import is_openimages
     from equigrad.data.detection.stats import detection_stats
     from equigrad.evaluation.tables import write_table
 
+    if is_openimages(parsed.source):
+        _count_openimages(parsed)
+        return
     stats = detection_stats(_read(parsed))
     _show(stats, parsed)
     if parsed.csv:
         print(write_table(stats.categories, parsed.csv))
+
+
+def _count_openimages(parsed: argparse.Namespace) -> None:
+    """The boxes of each category, of the split that is named or of all that are there."""
+    from equigrad.commands.datasets.count_tables import count_rows, count_text
+    from equigrad.data.detection.formats.openimages import openimages_totals
+    from equigrad.evaluation.tables import write_table
+
+    totals = {str(split): found for split, found in openimages_totals(parsed.source).items()}
+    if parsed.split is not None and parsed.split not in totals:
+        raise ValueError(f"--split {parsed.split}: {parsed.source} has {', '.join(totals)}")
+    for split in [parsed.split] if parsed.split else totals:
+        names, _, counts = totals[split]
+        print(count_text(f"{parsed.source} ({split})", counts, names, show_all=parsed.all, unit="boxes"))
+    if parsed.csv:
+        if parsed.split is None and len(totals) > 1:
+            raise ValueError(f"--csv: name one of {', '.join(totals)} with --split")
+        print(write_table(count_rows(counts, names), parsed.csv))
 
 
 def check_source(parsed: argparse.Namespace) -> None:
@@ -132,7 +154,8 @@ def _check_openimages(folder: Path) -> None:
     from equigrad.data.detection.formats.openimages import BOXES_FILE, openimages_totals
     from equigrad.data.published_totals import Found, published_line
 
-    for split, (names, num_images, num_boxes) in openimages_totals(folder).items():
+    for split, (names, num_images, box_counts) in openimages_totals(folder).items():
+        num_boxes = int(box_counts.sum())
         found = Found("boxes", BOXES_FILE.format(split=split), names, num_images, num_boxes)
         counted = f"{num_images:,} images, {num_boxes:,} boxes, {len(names):,} categories"
         print(published_line(found) or f"{folder} ({split}): {counted}")

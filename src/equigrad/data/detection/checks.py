@@ -75,7 +75,7 @@ def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, I
 
 def _check_file(found: FindingCollector, store: ImageStore, path: str, image: ImageFacts, decode: bool) -> None:
     try:
-        height, width = stored_image_size(store, path)
+        height, width = stored_image_size(store, path, (image.height, image.width))
         if decode:
             store.read(path)
     except OSError as error:

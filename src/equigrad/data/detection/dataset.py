@@ -115,8 +115,9 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         return (image, target) if self.transform is None else self.transform(image, target)
 
     def _read_image(self, index: int) -> tv_tensors.Image:
-        image: tv_tensors.Image = functional.to_image(self.store.read(self.paths[index]))
         height, width = int(self.data.heights[index]), int(self.data.widths[index])
+        picture = self.store.read(self.paths[index], stated=(height, width))
+        image: tv_tensors.Image = functional.to_image(picture)
         if image.shape[-2:] != (height, width):
             found = f"{image.shape[-2]} x {image.shape[-1]}"
             raise ValueError(

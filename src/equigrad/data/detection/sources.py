@@ -11,20 +11,32 @@ from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.voc import convert_voc, is_voc
 from equigrad.data.detection.formats.yolo import convert_yolo, is_yolo
+from equigrad.data.images.stores import ZipStore, zip_parts
 
 Layout = Literal["coco", "voc", "yolo"]
 Names = Path | Sequence[str]  # a file of category names, or the names
 
 
 def detection_layout(source: Path) -> Layout | None:
-    """Which form of detection data a path has: a COCO or LVIS file, a VOC or a YOLO folder; None if it is none."""
+    """Which form of detection data a path has: a COCO or LVIS file, a VOC or a YOLO folder; None if it is none.
+
+    ValueError for a VOC or YOLO folder in an archive, which would otherwise pass for folders of images.
+    """
     if source.suffix == ".json":
         return "coco"
+    if (parts := zip_parts(source)) is not None:
+        _check_archive(source, ZipStore(*parts).paths())
     if not source.is_dir():
         return None
     if is_voc(source):
         return "voc"
     return "yolo" if is_yolo(source) else None
+
+
+def _check_archive(source: Path, paths: Sequence[str]) -> None:
+    for folder, suffix, layout in (("Annotations", ".xml", "VOC"), ("labels", ".txt", "YOLO")):
+        if any(f"/{folder}/" in f"/{path}" and path.endswith(suffix) for path in paths):
+            raise ValueError(f"{source}: has a {layout} folder, which is read only unpacked: unpack it and name it")
 
 
 def convert_to_coco(

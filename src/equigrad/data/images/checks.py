@@ -20,9 +20,12 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
         images: a training or test list.
         decode: also decode every image, which finds damaged ones but takes as long as reading a whole epoch.
     """
-    listed = zip(images.paths, images.labels.tolist(), images.is_out_of_range().tolist(), strict=True)
-    wrong = [f"label {label} of {path}, expected 0..{images.num_classes - 1}" for path, label, bad in listed if bad]
-    present = set(images.labels.tolist())
+    out_of_range = np.flatnonzero(images.is_out_of_range()).tolist()
+    wrong = [
+        f"label {images.labels[index]} of {images.paths[index]}, expected 0..{images.num_classes - 1}"
+        for index in out_of_range
+    ]
+    present = images.labels_present
     empty = [f"{name} (label {label})" for label, name in enumerate(images.class_names) if label not in present]
     twice = [path for path, count in Counter(images.paths).items() if count > 1]
     missing = [path for path in images.paths if images.store.size(path) is None]
@@ -63,7 +66,7 @@ def check_classification(
         findings += check_overlap(train, test, by_content=by_content)
         if not train.is_out_of_range().any() and not test.is_out_of_range().any():
             findings += check_coverage(
-                test.source, train.class_names, train.category_counts, np.unique(test.labels), "images"
+                test.source, train.class_names, train.category_counts, np.array(sorted(test.labels_present)), "images"
             )
     return findings
 

@@ -37,7 +37,7 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
 
     @property
     def labels(self) -> Counts:
-        """The label of every image, (N,); for samplers."""
+        """The label of every image, (N,), or (N, C) where it may have several; for samplers."""
         return self.images.labels
 
     @property
@@ -52,7 +52,8 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
     def fingerprint(self) -> str:
         """A digest that changes with images, labels and transform (as far as its `repr` shows its settings)."""
         store = self.images.store
-        lines = (f"{path} {label} {store.version(path)}" for path, label in zip(self.paths, self.labels, strict=True))
+        labelled = zip(self.paths, self.labels.tolist(), strict=True)
+        lines = (f"{path} {label} {store.version(path)}" for path, label in labelled)
         reduced = [] if self.min_side is None else [f"min_side {self.min_side}"]
         text = "\n".join([store.fingerprint(), repr(self.transform), *reduced, *self.class_names, *lines])
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
@@ -63,4 +64,4 @@ class ImageDataset(Dataset[tuple[Tensor, dict[str, Any]]]):
     def __getitem__(self, index: int) -> tuple[Tensor, dict[str, Any]]:
         path = self.images.paths[index]
         image = self.transform(self.images.store.read(path, self.min_side))
-        return image, {"labels": int(self.images.labels[index]), "index": index, "paths": path}
+        return image, {"labels": self.images.target(index), "index": index, "paths": path}

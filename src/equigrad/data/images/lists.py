@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,16 @@ class ImageList:
         wrong: NDArray[np.bool_] = (self.labels < 0) | (self.labels >= self.num_classes)
         return wrong
 
-    def subset(self, indices: NDArray[np.int64] | Sequence[int]) -> "ImageList":
+    @property
+    def labels_present(self) -> set[int]:
+        """The labels that occur."""
+        return set(self.labels.tolist())
+
+    def target(self, index: int) -> Any:
+        """What a loss is given for an image."""
+        return int(self.labels[index])
+
+    def subset(self, indices: NDArray[np.int64] | Sequence[int]) -> Self:
         """Some of the images, in the given order; all categories stay."""
         chosen = np.asarray(indices, dtype=np.int64)
         return replace(self, paths=tuple(self.paths[index] for index in chosen), labels=self.labels[chosen])

@@ -54,7 +54,12 @@ def read_images(
     if source.suffix == ".json":
         raise ValueError(
             f"{source}: expected images with one label each, got an annotation file (.json), which has objects: "
-            "own_data:detection trains on those"
+            "own_data:detection trains on those, own_data:multi_label on their categories alone"
+        )
+    if source.suffix.lower() == ".csv":
+        raise ValueError(
+            f"{source}: expected lines `path label` or folders of images, got a CSV file; if its images may have "
+            "several categories, own_data:multi_label reads it"
         )
     if source.suffix == ".npz":
         return read_arrays(source, class_names=class_names)

@@ -24,10 +24,11 @@ class ImageStore(Protocol):
 
     root: Path
 
-    def read(self, path: str, min_side: int | None = None) -> Image.Image:
-        """Decode an image to RGB; FileNotFoundError or OSError names the file.
+    def read(self, path: str, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
+        """Decode an image to RGB, turned upright; FileNotFoundError or OSError names the file.
 
         A JPEG file may come at a half, a quarter or an eighth of its size, if both sides keep `min_side` pixels.
+        `stated` is the height and width in the annotations; see `equigrad.data.images.decoding.rotation`.
         """
         ...
 
@@ -101,9 +102,9 @@ class FolderStore:
         self.root = root
         self.within = tuple(within) or (root,)
 
-    def read(self, path: str, min_side: int | None = None) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return read_image(self.file(path), min_side)
+        return read_image(self.file(path), min_side, stated)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -177,9 +178,9 @@ class ZipStore:
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_archive": None, "_process": 0}
 
-    def read(self, path: str, min_side: int | None = None) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side)
+        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side, stated)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -218,7 +219,7 @@ class ArrayStore:
         self.images = images
         self.root = root
 
-    def read(self, path: str, min_side: int | None = None) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
         if self.size(path) is None:
             raise FileNotFoundError(f"{self.name(path)}: no such image, there are {len(self.images)}")
@@ -258,9 +259,9 @@ class MemoryStore:
     def __init__(self, files: dict[str, bytes], root: Path) -> None:
         self.files, self.root = files, root
 
-    def read(self, path: str, min_side: int | None = None) -> Image.Image:
+    def read(self, path: str, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
         """Decode an image to RGB; FileNotFoundError or OSError names it."""
-        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side)
+        return _decoded(io.BytesIO(self.content(path)), self.name(path), min_side, stated)
 
     def content(self, path: str) -> bytes:
         """The bytes of the image file."""
@@ -285,11 +286,11 @@ class MemoryStore:
         return ""
 
 
-def read_image(file: Path, min_side: int | None = None) -> Image.Image:
+def read_image(file: Path, min_side: int | None = None, stated: tuple[int, int] | None = None) -> Image.Image:
     """Decode an image file to RGB, as `ImageStore.read`; FileNotFoundError or OSError names it."""
     _check_size(str(file), _file_size(file))
     with file.open("rb") as stream:
-        return _decoded(stream, str(file), min_side)
+        return _decoded(stream, str(file), min_side, stated)
 
 
 def _file_size(file: Path) -> int | None:
@@ -310,14 +311,11 @@ def _check_size(name: str, size: int | None) -> None:
         raise OSError(f"{name}: {error}") from None
 
 
-def _decoded(stream: IO[bytes], name: str, min_side: int | None) -> Image.Image:
+def _decoded(stream: IO[bytes], name: str, min_side: int | None, stated: tuple[int, int] | None) -> Image.Image:
     try:
         with opened_image(stream) as image:
             if min_side is not None:
                 image.draft(None, (min_side, min_side))
-            if image.format == "JPEG" and image.mode == "RGB":  # most photographs: to_rgb would copy the pixels
-                image.load()
-                return image
-            return to_rgb(image)
+            return to_rgb(image, stated)
     except OSError as error:
         raise OSError(f"{name}: {error}") from None

@@ -105,7 +105,7 @@ def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: 
         try:
             if decode:
                 data.read_image(index)
-            size = stored_image_size(data.store, data.paths[index])
+            size = stored_image_size(data.store, data.paths[index], reading.size)
             if not reading.fault:
                 check_sizes(data.image_name(index), size, data.label_name(index), reading.size)
         except (ValueError, OSError) as error:

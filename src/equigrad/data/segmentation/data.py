@@ -55,9 +55,9 @@ class SegmentationData:
         """C, the number of categories."""
         return len(self.class_names)
 
-    def read_image(self, index: int) -> Image.Image:
-        """Decode an image to RGB; OSError names the file."""
-        return self.store.read(self.paths[index])
+    def read_image(self, index: int, stated: tuple[int, int] | None = None) -> Image.Image:
+        """Decode an image to RGB; OSError names the file. `stated` is the height and width of its label map."""
+        return self.store.read(self.paths[index], stated=stated)
 
     def read_labels(self, index: int) -> LabelMap:
         """The label of every pixel, (H, W); ValueError or OSError names the file."""
@@ -137,7 +137,8 @@ class SegmentationDataset(Dataset[Sample]):
         return len(self.data)
 
     def __getitem__(self, index: int) -> Sample:
-        picture, label_map = self.data.read_image(index), self.data.read_labels(index)
+        label_map = self.data.read_labels(index)
+        picture = self.data.read_image(index, label_map.shape)
         size = (picture.height, picture.width)
         check_sizes(self.data.image_name(index), size, self.data.label_name(index), label_map.shape)
         image = tv_tensors.Image(functional.pil_to_tensor(picture))

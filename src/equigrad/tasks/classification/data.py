@@ -9,10 +9,11 @@ import torch
 from equigrad.data.frequency import exponential_profile
 from equigrad.data.glyphs.layout import GlyphData, glyph_images
 from equigrad.data.glyphs.scenes import PORTRAIT, Split
-from equigrad.data.held_out import held_out_of_each_category
+from equigrad.data.held_out import held_out, held_out_of_each_category
 from equigrad.data.images import transforms
 from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.published_lists import Benchmark, read_published
 from equigrad.data.images.readers import read_images
 from equigrad.data.images.stores import ArrayStore, store_exists
@@ -146,6 +147,42 @@ class PublishedImages:
         return _centre(self.size)
 
 
+@dataclass(frozen=True)
+class ManyLabels:
+    """A user's images, with any number of categories each.
+
+    Args:
+        train: a CSV file with the columns `image` and `categories` (names with `;` between them) or with a column of
+            0 and 1 for each category, a folder of images with such a file, `labels.csv`, or a COCO or LVIS file, in
+            which an image has the categories of its objects.
+        test: the same; None holds a fifth of the training images out.
+        root: folder or `.zip` that the paths start from; None is the folder of the file.
+        size: of the images the model sees.
+    """
+
+    train: Path = Path("train.csv")
+    test: Path | None = Path("test.csv")
+    root: Path | None = None
+    size: int = 224
+
+    def load(self) -> tuple[ImageDataset, ImageDataset]:
+        """Read both sets; the test set has the categories of the training set."""
+        for name, source in (("data.train", self.train), ("data.test", self.test)):
+            if source is not None and not source.exists():
+                raise FileNotFoundError(f"{source}: no such file or folder; name yours with --set {name}=…")
+        train = read_multi_label(self.train, self.root)
+        if self.test is None:
+            train, test = held_out(train, _TEST_SHARE)
+        else:
+            test = read_multi_label(self.test, self.root, class_names=train.class_names)
+        augment = transforms.train_transform(self.size)
+        return ImageDataset(train, augment), ImageDataset(test, self.evaluation_transform())
+
+    def evaluation_transform(self) -> transforms.Transform:
+        """What happens to test images."""
+        return _centre(self.size)
+
+
 def check_decode_size(decode_size: int | None) -> None:
     """Refuse what no image can have."""
     if decode_size is not None and decode_size < 1:
@@ -164,5 +201,5 @@ def _centre(size: int) -> transforms.Transform:
     return transforms.evaluation_transform(size, resize=round(size * 256 / 224))
 
 
-ImageData = GlyphImages | OwnImages | PublishedImages
+ImageData = GlyphImages | OwnImages | PublishedImages | ManyLabels
 """A training and a test set: `load()` reads both, or raises ValueError or OSError with one line on what is missing."""

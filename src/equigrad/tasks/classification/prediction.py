@@ -25,6 +25,7 @@ class Classification:
         names: their K names.
         scores: (K,).
         groups: of each, by its training images: many, medium or few.
+        num_shown: how many are listed and drawn; None is all.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("name", "label", "score", "group")
@@ -34,6 +35,7 @@ class Classification:
     names: tuple[str, ...] = field(repr=False)
     scores: NDArray[np.float32]
     groups: tuple[str, ...] = field(repr=False)
+    num_shown: int | None = field(default=NUM_BEST, repr=False)
 
     @property
     def path(self) -> Path | None:
@@ -42,18 +44,18 @@ class Classification:
 
     @property
     def summary(self) -> str:
-        """The five best categories with their scores and groups."""
+        """The best categories with their scores and groups."""
         return (
             ", ".join(f"{name} {100 * score:.1f} % ({group})" for name, _, score, group in self.rows()) or "no category"
         )
 
     def rows(self) -> list[tuple[str, int, float, str]]:
-        """Name, label, score and group of the five best categories."""
+        """Name, label, score and group of the best categories."""
         columns = (self.names, self.labels.tolist(), self.scores.tolist(), self.groups)
-        return list(zip(*(column[:NUM_BEST] for column in columns), strict=True))
+        return list(zip(*(column[: self.num_shown] for column in columns), strict=True))
 
     def draw(self) -> Image.Image:
-        """The image with its five best categories beside it."""
+        """The image with its best categories beside it."""
         best = [RankedLabel(category_text(name, label), score, group) for name, label, score, group in self.rows()]
         return draw_labels(self.source.read(), best)
 

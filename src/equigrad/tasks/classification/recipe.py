@@ -8,13 +8,14 @@ from equigrad.engine import TrainSettings
 from equigrad.engine.distributed import Device, Precision
 from equigrad.engine.settings import check_positive
 from equigrad.tasks.backbones import ClassificationBackbone
-from equigrad.tasks.classification.data import ImageData
+from equigrad.tasks.classification.data import ImageData, ManyLabels
+from equigrad.tasks.losses import Efl, FocalEql, SigmoidEql
 from equigrad.tasks.methods import Method
 
 
 @dataclass(frozen=True)
 class ClassificationRecipe:
-    """One category an image.
+    """One category an image, or several where the data has them.
 
     Args:
         data: training and test images.
@@ -49,9 +50,19 @@ class ClassificationRecipe:
 
     def __post_init__(self) -> None:
         check_positive("test_batch_size", self.test_batch_size)
+        if self.is_multi_label and not isinstance(self.method.loss, SigmoidEql | Efl | FocalEql):
+            raise ValueError(
+                f"images with several categories need a sigmoid loss, got {type(self.method.loss).__name__}: "
+                "--method bce, sigmoid_eql, fl, fl_eql or efl"
+            )
         if self.feature_cache is None:
             return
         if "backbone" not in self.training.frozen:
             raise ValueError("feature_cache needs a backbone that does not change: --set training.frozen=backbone")
         if self.method.distils:
             raise ValueError("feature_cache has no images for the teacher of a distillation; take another method")
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether an image may have any number of categories."""
+        return isinstance(self.data, ManyLabels)

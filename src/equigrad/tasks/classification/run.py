@@ -19,9 +19,10 @@ from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import from_first_rank, join_ranks, ranks
 from equigrad.engine.loading import TestLoader
 from equigrad.evaluation.classification import ClassificationEvaluator
+from equigrad.evaluation.multi_label import THRESHOLD, MultiLabelEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.run_files import EVALUATION
-from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
+from equigrad.sampling import CategoryPresence, ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.tasks.backbones import without_weights
 from equigrad.tasks.classification.predictor import LabelPredictor
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -69,7 +70,7 @@ def train(
         resume=resume,
         sample_name=train_set.sample_name,
         recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
-        data_summary=data_summary(len(train_set), train_set.category_counts),
+        data_summary=_summary(recipe, train_set),
         command=command,
     ) as training:
         if fabric.is_global_zero:
@@ -85,6 +86,13 @@ def train(
         if fabric.is_global_zero and result is not None and not training.interrupted:
             result.save(folder)
     return training.result
+
+
+def _summary(recipe: ClassificationRecipe, train_set: ImageDataset) -> str:
+    summary = data_summary(len(train_set), train_set.category_counts)
+    if recipe.feature_cache is None:
+        return summary
+    return f"{summary}; only the classifier is trained, on features of a frozen backbone (--frozen none trains all)"
 
 
 def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:
@@ -108,7 +116,8 @@ def predictor(recipe: ClassificationRecipe, folder: Path) -> LabelPredictor:
     """From images to what the newest weights of a run say about them; the data set is not needed."""
     names, counts = categories_of_run(recipe, folder)
     model = trained_model(recipe, counts, folder)
-    return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts)
+    found: dict[str, Any] = {"threshold": THRESHOLD, "num_shown": None} if recipe.is_multi_label else {}
+    return LabelPredictor(model, recipe.data.evaluation_transform(), names, counts, **found)
 
 
 def categories_of_run(recipe: ClassificationRecipe, folder: Path) -> tuple[Sequence[str], Counts]:
@@ -147,7 +156,11 @@ def trained_model(recipe: ClassificationRecipe, category_counts: Counts, folder:
 
 def build_sampler(recipe: ClassificationRecipe, train_set: Images) -> Sampler:
     """Order of the training images."""
+    labels: Tensor | CategoryPresence
     labels, seed = torch.as_tensor(train_set.labels), recipe.training.seed
+    if recipe.is_multi_label:
+        images, categories = labels.nonzero(as_tuple=True)
+        labels = CategoryPresence(images, categories, *labels.shape)
     if recipe.method.sampler == "class_balanced":
         # Four at each visit of a category, and epochs that have as many images as there are, as published.
         return ClassBalancedSampler(labels, seed=seed, per_class=4)
@@ -164,7 +177,7 @@ def _with_features(
     if folder is None:
         return train_set, test_set
     if getattr(recipe.backbone, "weights", "") is None and recipe.init is None:
-        raise EngineError("a frozen backbone needs weights: --set backbone.weights=FILE")
+        raise EngineError("a frozen backbone needs weights: --set backbone.weights=FILE, or --frozen none")
     if recipe.training.channels_last:
         model.to(memory_format=torch.channels_last)
     cached = partial(cache_features, model.backbone, num_workers=recipe.training.num_workers, device=fabric.device)
@@ -187,7 +200,8 @@ def evaluate_model(
 ) -> EvaluationResult:
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
     device = next(model.parameters()).device
-    evaluator = ClassificationEvaluator(train_set.category_counts, train_set.class_names, convention=recipe.shot_groups)
+    kind = MultiLabelEvaluator if recipe.is_multi_label else ClassificationEvaluator
+    evaluator = kind(train_set.category_counts, train_set.class_names, convention=recipe.shot_groups)
     top = TopPredictions()
     # Features are in memory: nothing is read.
     num_workers = 0 if isinstance(test_set, FeatureDataset) else recipe.training.num_workers

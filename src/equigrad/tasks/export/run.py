@@ -62,6 +62,7 @@ def export(
     file: Path | None = None,
     images: Path | None = None,
     image_size: tuple[int, int] | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write the model of a run, unless it gives something else than the run.
 
@@ -72,14 +73,18 @@ def export(
         file: where to; None is `model` in the folder of the run.
         images: a folder, or an image, to compare on; None takes test images of the run, or else generated ones.
         image_size: height and width that images are to have, for segmenters; None is any.
+        force: replace a file that is there already.
 
     Raises:
+        FileExistsError: the file is there already.
         EngineError: the file would differ from the run; nothing is written.
     """
     kind = FORMATS[file_format]
     target = file or folder / f"model{kind.suffix}"
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such folder for the exported file")
+    if target.exists() and not force:
+        raise FileExistsError(f"{target}: there already; --force replaces it, --output FILE writes elsewhere")
     deployable = deployable_of(recipe, folder, kind.suppress(), image_size)
     described, chosen = chosen_images(deployable, images)
     inputs = inputs_of(deployable, chosen)

@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image
 
 from equigrad.data.frequency import Counts, load_frequencies, pareto_profile, scale_counts
+from equigrad.data.images.multi_label import FILE as LABEL_FILE
 from equigrad.data.images.published_lists import PUBLISHED, Benchmark
-from equigrad.tasks.classification.data import ImageData, OwnImages, PublishedImages
+from equigrad.tasks.classification.data import ImageData, ManyLabels, OwnImages, PublishedImages
 
 IMAGE_SIZE = 32  # of what the model sees
 
@@ -38,6 +39,11 @@ def generated_images(data: ImageData, folder: Path) -> ImageData:
             write_folders(root / "train", [6, 3, 1])
             write_folders(root / "test", [1, 1, 1])
         return replace(data, train=root / "train", test=root / "test", root=None, size=IMAGE_SIZE)
+    if isinstance(data, ManyLabels):
+        root = folder / "many_labels"
+        if not root.exists():
+            write_many_labels(root)
+        return replace(data, train=root, test=root, root=None, size=IMAGE_SIZE)
     return data
 
 
@@ -73,6 +79,15 @@ def write_folders(root: Path, counts: list[int]) -> None:
     for label, count in enumerate(counts):
         for number, image in enumerate(_images(count, seed=label)):
             _written(root, f"category_{label}/{number}.jpg", image)
+
+
+def write_many_labels(root: Path) -> None:
+    """Images with two, one and none of two categories, and the file that says so."""
+    rows = [
+        f"{_written(root, f'{number}.jpg', image)},{categories}\n"
+        for number, (image, categories) in enumerate(zip(_images(4), ("a;b", "a", "a", ""), strict=True))
+    ]
+    (root / LABEL_FILE).write_text("".join(["image,categories\n", *rows]), encoding="utf-8")
 
 
 def _written(root: Path, path: str, image: bytes) -> str:

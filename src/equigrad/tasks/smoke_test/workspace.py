@@ -72,6 +72,7 @@ class Workspace:
             data=generated_images(recipe.data, self.folder),
             training=_shortened_training(recipe.training, _BATCH_SIZE),
             backbone=self._weights.instead_of_real(recipe.backbone),
+            feature_cache=None if recipe.feature_cache is None else self.folder / "features",
         )
         if not recipe.method.needs_init or recipe.init is not None:
             return short

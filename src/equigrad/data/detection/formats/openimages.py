@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from equigrad.data.detection.formats.openimages_sizes import (
     read_image_sizes,
     write_image_sizes,
 )
+from equigrad.data.frequency import Counts
 from equigrad.data.text_files import csv_rows
 
 Split = Literal["train", "validation"]
@@ -159,14 +160,22 @@ def is_openimages(folder: Path) -> bool:
     return (folder / CLASSES_FILE).is_file()
 
 
-def openimages_totals(folder: Path) -> dict[Split, tuple[tuple[str, ...], int, int]]:
-    """Names of the categories, images and boxes of each split that is there, without opening any image.
+class Totals(NamedTuple):
+    """What a split has."""
+
+    names: tuple[str, ...]  # of the C categories
+    num_images: int
+    box_counts: Counts  # of each category, (C,)
+
+
+def openimages_totals(folder: Path) -> dict[Split, Totals]:
+    """Categories, images and boxes of each split that is there, without opening any image.
 
     All rows are checked. Images count that have a box or a verified label.
     """
     mids, names = read_classes(_existing_file(folder, CLASSES_FILE))
     read_hierarchy(_existing_file(folder, HIERARCHY_FILE), mids)
-    totals: dict[Split, tuple[tuple[str, ...], int, int]] = {}
+    totals: dict[Split, Totals] = {}
     for split in get_args(Split):
         if not (folder / BOXES_FILE.format(split=split)).is_file():
             continue
@@ -174,7 +183,8 @@ def openimages_totals(folder: Path) -> dict[Split, tuple[tuple[str, ...], int, i
         heads = [boxes.heads]
         if (labels := folder / LABELS_FILE.format(split=split)).is_file():
             heads.append(_read_rows(labels, mids, {"Confidence": "f8"}).heads)
-        totals[split] = names, len(np.unique(np.concatenate(heads))), len(boxes["labels"])
+        counts = np.bincount(boxes["labels"], minlength=len(names)).astype(np.int64)
+        totals[split] = Totals(names, len(np.unique(np.concatenate(heads))), counts)
     if not totals:
         raise FileNotFoundError(f"{folder}: expected {BOXES_FILE.format(split='train')}, or that of validation")
     return totals
