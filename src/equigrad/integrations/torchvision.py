@@ -31,8 +31,10 @@ from equigrad.models.scores import Scores, SigmoidScores, bias_for_prior
 from equigrad.statistics import GradientStatistics, one_batch
 
 Target = Mapping[str, Tensor]
-PRIOR = 0.001
+ROI_PRIOR = 0.001
 """Probability that each sigmoid of the paper's two-stage detectors starts with."""
+DENSE_PRIOR = 0.01
+"""The same of torchvision's RetinaNet and FCOS."""
 
 
 def equalize(
@@ -88,14 +90,11 @@ class EqualizedRoIHeads(RoIHeads):  # type: ignore[misc]
             return found, losses
         rois, matches, labels, box_targets = self.select_training_samples(proposals, targets)
         logits, boxes = self.box_predictor(self.box_head(self.box_roi_pool(features, rois, image_shapes)))
-        labels_or_background = torch.cat(labels) - 1  # 0 is torchvision's background, -1 ours
-        losses = {
-            "loss_classifier": self.classification_loss(logits, labels_or_background, normalizer=max(1, len(logits))),
-            # Of the two losses of this function only that of the boxes is wanted: no logits, no cost.
-            "loss_box_reg": fastrcnn_loss(boxes.new_zeros(len(boxes), boxes.shape[1] // 4), boxes, labels, box_targets)[
-                1
-            ],
-        }
+        categories = torch.cat(labels) - 1  # 0 is torchvision's background, -1 ours
+        loss = self.classification_loss(logits, categories, normalizer=max(1, len(logits)))
+        # Of the two losses of torchvision's function only that of the boxes is wanted.
+        _, box_loss = fastrcnn_loss(boxes.new_zeros(len(boxes), boxes.shape[1] // 4), boxes, labels, box_targets)
+        losses = {"loss_classifier": loss, "loss_box_reg": box_loss}
         is_object = [of_image > 0 for of_image in labels]
         object_rois = [roi[mask] for roi, mask in zip(rois, is_object, strict=True)]
         object_matches = [match[mask] for match, mask in zip(matches, is_object, strict=True)]
@@ -224,7 +223,7 @@ def _equalize_rois(heads: RoIHeads, loss: nn.Module, scores: Scores, num_classes
             heads.mask_predictor = _like(old.conv5_mask, MaskRCNNPredictor(*channels, num_classes + 1))
     columns = nn.Linear(features, scores.num_logits(num_classes))
     nn.init.normal_(columns.weight, std=0.01)
-    nn.init.constant_(columns.bias, bias_for_prior(PRIOR))
+    nn.init.constant_(columns.bias, bias_for_prior(ROI_PRIOR))
     predictor.cls_score = _like(predictor.cls_score, columns)
     _become(heads, EqualizedRoIHeads, classification_loss=loss, scores=scores)
 
@@ -246,10 +245,12 @@ def _equalize_dense(
         old = columns.cls_logits
         layer = nn.Conv2d(old.in_channels, columns.num_anchors * columns.num_classes, old.kernel_size, padding=1)
         nn.init.normal_(layer.weight, std=0.01)
-        nn.init.constant_(layer.bias, float(old.bias.detach().min()))
+        nn.init.constant_(layer.bias, bias_for_prior(DENSE_PRIOR))
         columns.cls_logits = _like(old, layer)
     is_fcos = isinstance(head, FCOSHead)
-    _become(columns, EqualizedFCOSColumns if is_fcos else EqualizedRetinaNetHead, scores=scores, first_label=first_label)
+    _become(
+        columns, EqualizedFCOSColumns if is_fcos else EqualizedRetinaNetHead, scores=scores, first_label=first_label
+    )
     if is_fcos:
         _become(head, EqualizedFCOSHead, classification_loss=loss)
     else:

@@ -106,8 +106,8 @@ class Equalizer(nn.Module):
         """Read the statistics of a training, such as those that several GPUs have written."""
         if not file.exists():
             raise FileNotFoundError(
-                f"{file}: the statistics of the loss are missing, which equalize writes beside each checkpoint; copy the "
-                "file there, or start a new training"
+                f"{file}: the statistics of the loss are missing, which equalize writes beside each checkpoint; copy "
+                "the file there, or start a new training"
             )
         state = torch.load(file, map_location="cpu", weights_only=True)
         self._divide_among({name.partition(".")[0]: None for name in state})
@@ -127,7 +127,7 @@ class Equalizer(nn.Module):
 class ClassLoss(nn.Module):
     """In place of a head's `bce`, whose value the head sums and divides by the sum of the soft targets."""
 
-    def __init__(self, loss: CategoryLoss) -> None:
+    def __init__(self, loss: nn.Module) -> None:
         super().__init__()
         self.loss = loss
         self.takes_quality = "quality" in inspect.signature(loss.forward).parameters
