@@ -120,7 +120,7 @@ class EqualizedRoIHeads(RoIHeads):  # type: ignore[misc]
         """Boxes, scores and labels of each image, by the scores instead of a softmax with background."""
         counts = [len(of_image) for of_image in proposals]
         all_boxes = self.box_coder.decode(box_regression, proposals)[:, 1:].split(counts)
-        all_scores = self.scores(class_logits).split(counts)
+        all_scores = torch.split(self.scores(class_logits), counts)
         found = [
             self._detections(boxes, scores, shape)
             for boxes, scores, shape in zip(all_boxes, all_scores, image_shapes, strict=True)
@@ -150,7 +150,7 @@ class _EqualizedColumns:
         if self.training:
             return logits
         if not isinstance(self.scores, SigmoidScores):
-            logits = self.scores(logits.flatten(0, 1)).unflatten(0, logits.shape[:2]).logit()
+            logits = self.scores(logits.flatten(0, 1)).logit().view(*logits.shape[:2], -1)
         elif self.first_label:
             logits = logits[..., self.first_label :]
         return nn.functional.pad(logits, (self.first_label, 0), value=-torch.inf)
@@ -243,18 +243,16 @@ def _equalize_dense(
         if isinstance(scores, SigmoidScores):
             columns.num_classes += first_label  # the usual layout, in which column 0 is not used
         old = columns.cls_logits
-        layer = nn.Conv2d(old.in_channels, columns.num_anchors * columns.num_classes, old.kernel_size, padding=1)
+        layer: Any = nn.Conv2d(old.in_channels, columns.num_anchors * columns.num_classes, old.kernel_size, padding=1)
         nn.init.normal_(layer.weight, std=0.01)
         nn.init.constant_(layer.bias, bias_for_prior(DENSE_PRIOR))
         columns.cls_logits = _like(old, layer)
-    is_fcos = isinstance(head, FCOSHead)
-    _become(
-        columns, EqualizedFCOSColumns if is_fcos else EqualizedRetinaNetHead, scores=scores, first_label=first_label
-    )
-    if is_fcos:
+    parts = {"scores": scores, "first_label": first_label}
+    if isinstance(head, FCOSHead):
+        _become(columns, EqualizedFCOSColumns, **parts)
         _become(head, EqualizedFCOSHead, classification_loss=loss)
     else:
-        columns.classification_loss = loss
+        _become(columns, EqualizedRetinaNetHead, **parts, classification_loss=loss)
 
 
 def _become(module: nn.Module, kind: type[nn.Module], **parts: Any) -> None:
