@@ -6,7 +6,6 @@ import io
 import sys
 from pathlib import Path
 
-from tests.integrations import conftest as conftest  # offline
 from tests.integrations.hosts import HOSTS
 from tests.integrations.table import with_table
 

@@ -1,4 +1,4 @@
-"""Hosts stay offline, and write nothing into the home folder."""
+"""Host libraries stay offline and write nothing into the home folder; import this before them."""
 
 import os
 import tempfile
