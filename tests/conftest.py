@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 import torch
 
+import offline_hosts as offline_hosts
 from quick_processes import do_not_wait_for_the_disk
 
 # How long an example takes says more about the machine than about the code.

@@ -31,7 +31,7 @@ ALLOWED = {
     "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "data.frequency"},
     "engine": {"arrays", "errors", "files", "run_files", "settings", "statistics", "terminal"},
     "analysis": {"arrays", "files", "lazy", "run_files", "data.frequency"},
-    "integrations": {"losses", "statistics", "models.scores"},
+    "integrations": {"files", "labels", "lazy", "losses", "statistics", "models.scores"},
     "tasks": {
         *(BASE - {"lazy"}),
         *("statistics", "losses", "sampling", "calibration", "decoupling", "distillation"),

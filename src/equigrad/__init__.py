@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from equigrad import (
         calibration as calibration,
         decoupling as decoupling,
+        integrations as integrations,
         losses as losses,
         models as models,
         sampling as sampling,
@@ -80,7 +81,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "": ["calibration", "decoupling", "losses", "models", "sampling"],
+            "": ["calibration", "decoupling", "integrations", "losses", "models", "sampling"],
             "distillation": ["DistillationLoss", "FrozenTeacher"],
             "labels": ["BACKGROUND", "IGNORE"],
             "losses": [

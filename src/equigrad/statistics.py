@@ -84,6 +84,10 @@ class BatchedState(ExactModule):
 
     _open: OpenBatch | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is in no `one_batch`: nothing would ever end it."""
+        return {name: value for name, value in vars(self).items() if name != "_open"}
+
     @property
     def is_open(self) -> bool:
         """Whether calls are being gathered by a `one_batch`."""
