@@ -159,7 +159,7 @@ def steepness_of_quality(inputs: Inputs, focus: float) -> float:
     if focus >= 2 or inputs.z.numel() == 0:
         return 1.0
     _, y, _ = reference.samples(inputs.z, inputs.labels, inputs.ignore_index)
-    distance = (reference.quality_targets(y, inputs.quality) - inputs.z.detach().movedim(1, -1).sigmoid()).abs()[y > 0]
+    distance = (reference.soft_targets(y, inputs.quality) - inputs.z.detach().movedim(1, -1).sigmoid()).abs()[y > 0]
     return float(distance.clamp(min=1e-30).min() ** (focus - 2)) if distance.numel() else 1.0
 
 

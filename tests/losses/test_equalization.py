@@ -424,9 +424,9 @@ def test_a_bad_normalizer_is_refused(normalizer):
         SigmoidEqualizationLoss(3)(LOGITS, torch.tensor([0, 1]), normalizer=normalizer)
 
 
-def test_multi_label_targets_other_than_0_and_1_are_refused():
+def test_multi_label_targets_of_a_focal_loss_other_than_0_and_1_are_refused():
     with pytest.raises(ValueError, match=r"multi-label targets must be 0 or 1; got 0\.5"):
-        SigmoidEqualizationLoss(3)(LOGITS, torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
+        EqualizedFocalLoss(3)(LOGITS, torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
 
 
 @pytest.mark.parametrize(

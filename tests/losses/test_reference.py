@@ -191,4 +191,4 @@ def test_the_quality_focal_loss_has_a_derivative_where_the_quality_is_met(focus)
 def test_every_formula_says_which_loss_it_is():
     formulas = [f for n, f in inspect.getmembers(reference, inspect.isfunction) if f.__module__ == reference.__name__]
     with_equation = [f.__name__ for f in formulas if "$" in f.__doc__]
-    assert len(with_equation) == 20
+    assert len(with_equation) == 22

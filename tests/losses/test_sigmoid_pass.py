@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from equigrad.losses import reference
-from equigrad.losses.sigmoid_pass import focal_terms, quality_focal_terms
+from equigrad.losses.sigmoid_pass import Modulation, focal_terms, quality_terms
 
 LOGITS = torch.tensor([-90.0, -30.0, -2.0, -0.1, 0.0, 0.1, 2.0, 30.0, 90.0], dtype=torch.float64)
 
@@ -25,12 +25,12 @@ def test_the_gradient_is_the_derivative_of_the_quality_focal_loss(focus, quality
     target = torch.full_like(LOGITS, quality)
     expected = reference.quality_focal_costs(logits, target, focus)
     (gradient,) = torch.autograd.grad(expected.sum(), logits)
-    terms = quality_focal_terms(LOGITS, torch.tensor(focus), target)
+    terms = quality_terms(LOGITS, torch.tensor(focus), target, Modulation())
     assert_close(terms, (expected.detach(), gradient), rtol=1e-9, atol=1e-12)
 
 
 def test_a_positive_that_meets_its_quality_has_no_gradient():
-    loss, gradient = quality_focal_terms(torch.zeros(1), torch.tensor(0.5), torch.tensor([0.5]))
+    loss, gradient = quality_terms(torch.zeros(1), torch.tensor(0.5), torch.tensor([0.5]), Modulation())
     assert loss.item() == gradient.item() == 0
 
 

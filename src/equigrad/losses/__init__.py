@@ -35,6 +35,7 @@ from equigrad.losses.single_label import (
     SeesawLoss,
     effective_number_weights,
 )
+from equigrad.losses.varifocal import EqualizedVarifocalLoss, VarifocalLoss
 
 __all__ = [
     "BACKGROUND",
@@ -47,6 +48,7 @@ __all__ = [
     "EqualizationLoss",
     "EqualizedFocalLoss",
     "EqualizedQualityFocalLoss",
+    "EqualizedVarifocalLoss",
     "FederatedLoss",
     "FocalEqualizationLoss",
     "FocalLoss",
@@ -64,6 +66,7 @@ __all__ = [
     "SeesawLoss",
     "SigmoidEqualizationLoss",
     "SoftmaxEqualizationLoss",
+    "VarifocalLoss",
     "WithObjectness",
     "effective_number_weights",
 ]

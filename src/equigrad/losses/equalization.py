@@ -13,7 +13,14 @@ from equigrad.labels import IGNORE
 from equigrad.losses import functional, mappings, reference
 from equigrad.losses.blockwise import DeviceSums, GradientSums
 from equigrad.losses.category_loss import CategoryLoss
-from equigrad.losses.inputs import Reduction, check_choice, check_label_smoothing, check_number, require_quality
+from equigrad.losses.inputs import (
+    Reduction,
+    check_choice,
+    check_label_smoothing,
+    check_number,
+    refuse_smoothed_targets,
+    require_quality,
+)
 from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.operators import as_operator, held
 from equigrad.statistics import GradientStatistics
@@ -63,6 +70,9 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     $$ L = \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) \, BCE(p_i^j, y_i^j) $$
     $$ r_j = f(G_j), \quad q_j = 1 + \alpha (1 - r_j) $$
+
+    With soft targets or a quality the target of a positive entry is y' in (0, 1]: it weighs q_j, costs BCE(p, y'), and
+    its |gradient| q_j |p - y'| is positive gradient. An entry with the target 0 is a negative.
 
     Args:
         num_classes: C, without background.
@@ -128,19 +138,31 @@ class SigmoidEqualizationLoss(EqualizationLoss):
         self,
         logits: Tensor,
         labels: Tensor,
+        quality: Tensor | None = None,
         *,
         normalizer: float | Tensor | None = None,
         objectness: bool = False,
     ) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
-        weights = self.category_weights()
+        """Loss of logits (N, C, ...) against labels (N, ...), or targets of the logits' shape: 0/1, or soft in [0, 1].
+
+        Positives of labels, or of 0/1 targets, may have a quality in [0, 1] as their target.
+        """
+        refuse_smoothed_targets(logits, labels, quality)
+        positive_weight, negative_weight = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
-            logits, labels, *weights, objectness=objectness, **self.options(normalizer)
+            logits,
+            labels,
+            positive_weight,
+            negative_weight,
+            quality=quality,
+            soft_targets=True,
+            objectness=objectness,
+            **self.options(normalizer),
         )
         self.record(gradient_sums)
         if self.reduction == "none":
             return reference.sigmoid_equalization(
-                logits, labels, *(held(weight) for weight in weights), ignore_index=self.ignore_index
+                logits, labels, held(positive_weight), held(negative_weight), quality, ignore_index=self.ignore_index
             )
         return loss
 
@@ -337,13 +359,17 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
         self,
         logits: Tensor,
         labels: Tensor,
-        quality: Tensor,
+        quality: Tensor | None = None,
         *,
         normalizer: float | Tensor | None = None,
         objectness: bool = False,
     ) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
-        require_quality(quality)
+        """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1].
+
+        Soft targets of the logits' shape need no quality: they are y' itself.
+        """
+        require_quality(logits, labels, quality)
+        refuse_smoothed_targets(logits, labels, quality)
         focus, weight = self.category_weights()
         loss, gradient_sums = as_operator(functional.binary_cross_entropy)(
             logits,
@@ -352,6 +378,7 @@ class EqualizedQualityFocalLoss(EqualizationLoss):
             weight,
             focus=focus,
             quality=quality,
+            soft_targets=True,
             objectness=objectness,
             **self.options(normalizer),
         )

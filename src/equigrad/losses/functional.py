@@ -31,6 +31,7 @@ from equigrad.losses.kernel_choice import kernels_for
 from equigrad.losses.sigmoid_pass import (
     POSITIVES_AT_ONCE,
     EntryWeights,
+    Modulation,
     add_multi_label,
     add_negatives,
     add_positives,
@@ -47,6 +48,9 @@ def binary_cross_entropy(
     positive_balance: float | None = None,
     focus: PerCategory | None = None,
     quality: Tensor | None = None,
+    soft_targets: bool = False,
+    weigh_by_quality: bool = False,
+    constant_weight: bool = False,
     foreground_weight: PerCategory | None = None,
     weight: PerCategory | None = None,
     margin: PerCategory | None = None,
@@ -56,12 +60,13 @@ def binary_cross_entropy(
     ignore_index: int = IGNORE,
     objectness: bool = False,
 ) -> tuple[Tensor, GradientSums]:
-    r"""Binary cross-entropy, focal loss or quality focal loss, with weights for each category.
+    r"""Binary cross-entropy, focal, quality focal or varifocal loss, with weights for each category.
 
     $$ L = \frac{1}{D} \sum_{i,j} (q_j y_i^j + r_j (1 - y_i^j)) \, |y' - p|^{\gamma_j} \, BCE(p, y') $$
 
     y' is the quality of a positive entry, 1 if there is none, and 0 for negative entries. Without a quality |y' - p| is
-    1 - p_t and this is the focal loss; without a focus, gamma_j = 0, it is binary cross-entropy.
+    1 - p_t and this is the focal loss; without a focus, gamma_j = 0, it is binary cross-entropy. With
+    `weigh_by_quality` positive entries have y' in the place of |y' - p|^gamma: the varifocal loss.
 
     Args:
         logits: (N, C, ...).
@@ -70,8 +75,11 @@ def binary_cross_entropy(
         negative_weight: r_j.
         positive_balance: alpha_t; q_j is multiplied by it, and r_j by 1 - alpha_t.
         focus: gamma_j, a constant of the step.
-        quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets. Needs
-            a focus.
+        quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with multi-label targets.
+        soft_targets: whether floating labels of the logits' shape, without a quality, are y' itself, in [0, 1]. An
+            entry is positive, y = 1, where y' > 0.
+        weigh_by_quality: positive entries weigh y', whatever their distance.
+        constant_weight: |y' - p|^gamma is a constant of the step, and not differentiated.
         foreground_weight: times r_j, on the negative entries of samples that have a category.
         weight: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
         margin: m_j, of p = sigmoid(s z + m).
@@ -84,8 +92,7 @@ def binary_cross_entropy(
     """
     categories = logits.narrow(1, 0, logits.shape[1] - 1) if objectness else logits
     check_logits(categories, positive_weight, negative_weight, focus, foreground_weight, weight, margin)
-    if quality is not None and focus is None:
-        raise ValueError("quality needs a focus: a quality focal loss without one is not supported")
+    is_soft = soft_targets and quality is None and isinstance(labels, Tensor) and labels.is_floating_point()
     by_sample = foreground_weight is not None or weight is not None
     kernels = kernels_for(logits.device)
     if kernels == "triton" and not (by_sample and labels.shape == logits.shape):
@@ -107,6 +114,9 @@ def binary_cross_entropy(
                 positive_balance=positive_balance,
                 focus=focus,
                 quality=quality,
+                soft_targets=is_soft,
+                weigh_by_quality=weigh_by_quality,
+                constant_weight=constant_weight,
                 foreground_weight=foreground_weight,
                 weight=weight,
                 margin=margin,
@@ -138,17 +148,18 @@ def binary_cross_entropy(
         None if weight is None else run.vector(weight),
     )
     focus_vector = None if focus is None else run.vector(focus)
+    modulation = Modulation(weigh_by_quality, constant_weight)
     if quality is not None:
         check_quality(logits, labels, quality)
         quality = run.flatten(quality)
     labels = run.flatten(labels)
     with torch.no_grad():
         if is_multi_label:
-            add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights)
+            add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
         else:
-            add_negatives(run, run.blocks(2), labels, focus_vector, weights, lowest_label)
+            add_negatives(run, run.blocks(2), labels, focus_vector, weights, lowest_label, modulation)
             blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
-            add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label)
+            add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
     return ClosedForm.apply(logits, run), run.gradient_sums()
 
 

@@ -101,6 +101,7 @@ def has_target_matrix(logits: Tensor, labels: Tensor) -> bool:
     """Whether `labels` is a number for each logit, multi-label targets or soft labels, instead of class indices."""
     return (
         isinstance(labels, Tensor)
+        and isinstance(logits, Tensor)
         and labels.shape == logits.shape
         and (labels.is_floating_point() or labels.dtype == torch.bool)
     )
@@ -174,15 +175,18 @@ def refuse_soft_labels(logits: Tensor, labels: Tensor, reason: str) -> None:
         raise ValueError(f"labels must be class indices, soft labels are not defined here: {reason}")
 
 
-def require_quality(quality: Tensor) -> None:
-    """Refuse None and other things without values, where `functional` would take None for the plain focal loss."""
-    if not isinstance(quality, Tensor):
-        raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
+def require_quality(logits: Tensor, labels: Tensor, quality: Tensor | None) -> None:
+    """Refuse class indices without a quality, where `functional` would take None for the plain focal loss."""
+    if not isinstance(quality, Tensor) and not (quality is None and has_target_matrix(logits, labels)):
+        raise TypeError(
+            f"quality must be a Tensor, got {type(quality).__name__}; only soft targets of the logits' shape need none"
+        )
 
 
 def check_quality(logits: Tensor, labels: Tensor, quality: Tensor, *, values: bool = True) -> None:
     """Refuse a quality that is not floating, in [0, 1], one number a sample (or an entry of multi-label targets)."""
-    require_quality(quality)
+    if not isinstance(quality, Tensor):
+        raise TypeError(f"quality must be a Tensor, got {type(quality).__name__}")
     samples = (logits.shape[0], *logits.shape[2:])
     shapes = [samples, tuple(logits.shape)] if labels.shape == logits.shape else [samples]
     if tuple(quality.shape) not in shapes or not quality.is_floating_point():
@@ -194,6 +198,29 @@ def check_quality(logits: Tensor, labels: Tensor, quality: Tensor, *, values: bo
         raise ValueError(f"quality must be on the device of the logits, {logits.device}, got {quality.device}")
     if values:
         check_values((quality >= 0) & (quality <= 1), quality, "quality must be within [0, 1]")
+
+
+def refuse_smoothed_targets(logits: Tensor, labels: Tensor, quality: Tensor | None) -> None:
+    """Refuse soft targets above 0 in every category of every sample, such as those of label smoothing.
+
+    An entry with a target above 0 is a positive. Without a negative the ratio is infinite, and a loss that follows it
+    would be the plain one for ever. A mixture of samples may well cover one or two categories.
+    """
+    if not has_target_matrix(logits, labels) or logits.shape[1] <= 2 or labels.numel() == 0:
+        return
+    is_host = labels.is_cpu and not torch.compiler.is_compiling()
+    if is_host and bool((labels[:1] == 0).any()):  # one sample shows it, as a rule
+        return
+    soft = labels if quality is None else quality
+    is_smoothed = (labels > 0).all() & ((soft > 0) & (soft < 1)).any()
+    message = (
+        f"soft targets must be 0 for the categories that a sample does not have, got targets above 0 in all "
+        f"{logits.shape[1]} categories of all samples: leave out label smoothing"
+    )
+    if not is_host:
+        torch._assert_async(~is_smoothed, message)
+    elif bool(is_smoothed):
+        raise ValueError(message)
 
 
 def check_values(allowed: Tensor, values: Tensor, message: str) -> None:

@@ -1,6 +1,6 @@
 """Losses with an independent sigmoid for each category that are compared with Sigmoid-EQL, EFL and EQFL.
 
-All take class indices with BACKGROUND, or 0/1 targets of the logits' shape.
+All take class indices with BACKGROUND, or 0/1 targets of the logits' shape; BCE and QFL soft targets too.
 """
 
 import torch
@@ -33,7 +33,7 @@ class BinaryCrossEntropyLoss(CategoryLoss):
 
     Args:
         weight: w_j, C of them, such as `effective_number_weights`: all entries of a sample are weighted by
-            its category, those of background by 1. With 0/1 targets, by the mean of its categories.
+            its category, those of background by 1. With targets, by the mean of its categories, in proportion to them.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """
@@ -57,16 +57,26 @@ class BinaryCrossEntropyLoss(CategoryLoss):
         self,
         logits: Tensor,
         labels: Tensor,
+        quality: Tensor | None = None,
         *,
         normalizer: float | Tensor | None = None,
         objectness: bool = False,
     ) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+        """Loss of logits (N, C, ...) against labels (N, ...), or targets of the logits' shape: 0/1, or soft in [0, 1].
+
+        Positives of labels, or of 0/1 targets, may have a quality in [0, 1] as their target.
+        """
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, weight=self.weight, objectness=objectness, **self.options(normalizer)
+            logits,
+            labels,
+            quality=quality,
+            soft_targets=True,
+            weight=self.weight,
+            objectness=objectness,
+            **self.options(normalizer),
         )
         if self.reduction == "none":
-            return reference.binary_cross_entropy(logits, labels, self.weight, ignore_index=self.ignore_index)
+            return reference.binary_cross_entropy(logits, labels, self.weight, quality, ignore_index=self.ignore_index)
         return loss
 
 
@@ -155,15 +165,24 @@ class QualityFocalLoss(CategoryLoss):
         self,
         logits: Tensor,
         labels: Tensor,
-        quality: Tensor,
+        quality: Tensor | None = None,
         *,
         normalizer: float | Tensor | None = None,
         objectness: bool = False,
     ) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1]."""
-        require_quality(quality)
+        """Loss of logits (N, C, ...) against labels (N, ...), whose positives have a quality (N, ...) in [0, 1].
+
+        Soft targets of the logits' shape need no quality: they are y' itself.
+        """
+        require_quality(logits, labels, quality)
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, focus=self.focus, quality=quality, objectness=objectness, **self.options(normalizer)
+            logits,
+            labels,
+            focus=self.focus,
+            quality=quality,
+            soft_targets=True,
+            objectness=objectness,
+            **self.options(normalizer),
         )
         if self.reduction == "none":
             return reference.quality_focal(logits, labels, quality, self.focus, ignore_index=self.ignore_index)
@@ -225,7 +244,7 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
         self.focus = focus
         self.positive_balance = positive_balance
 
-    def forward(
+    def forward(  # type: ignore[override]  # a focal loss has no quality
         self,
         logits: Tensor,
         labels: Tensor,

@@ -24,7 +24,8 @@ Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 SCHEMAS: dict[Callable[..., Any], str] = {
     functional.binary_cross_entropy: "Tensor? positive_weight=None, Tensor? negative_weight=None, "
-    "float? positive_balance=None, Tensor? focus=None, Tensor? quality=None, Tensor? foreground_weight=None, "
+    "float? positive_balance=None, Tensor? focus=None, Tensor? quality=None, bool soft_targets=False, "
+    "bool weigh_by_quality=False, bool constant_weight=False, Tensor? foreground_weight=None, "
     "Tensor? weight=None, Tensor? margin=None, float scale=1.0",
     functional.cross_entropy: "Tensor? margin=None, Tensor? weight=None, Tensor? label_margin=None, float scale=1.0, "
     "float label_smoothing=0.0",

@@ -62,28 +62,47 @@ def quality_focal_costs(z: Tensor, target: Tensor, focus: PerCategory) -> Tensor
     return modulation * binary_costs(z, target)
 
 
+def varifocal_costs(
+    z: Tensor, y: Tensor, target: Tensor, focus: PerCategory, negative_balance: float, constant_weight: bool
+) -> Tensor:
+    """Varifocal loss of each entry: y' BCE(p, y') if it is positive, else alpha p^gamma BCE(p, 0), (N, ..., C)."""
+    modulation = (focus * F.logsigmoid(z.detach() if constant_weight else z)).exp()
+    return torch.where(y > 0, target, negative_balance * modulation) * binary_costs(z, target)
+
+
 def sample_weights(y: Tensor, weight: PerCategory | None) -> PerCategory:
     """Weight of a sample by its category, 1 for background; with several categories their mean. (N, ...)."""
     if weight is None:
         return 1.0
-    num_positive = y.sum(-1)
-    return torch.where(num_positive > 0, (y * weight).sum(-1) / num_positive.clamp(min=1), 1.0)
+    total = y.sum(-1)
+    return torch.where(total > 0, (y * weight).sum(-1) / torch.where(total > 0, total, 1.0), 1.0)
 
 
-def quality_targets(y: Tensor, quality: Tensor) -> Tensor:
-    """y': the quality of positive entries, 0 elsewhere. The quality is (N, ...), or (N, C, ...) with 0/1 targets."""
+def soft_targets(y: Tensor, quality: Tensor | None) -> Tensor:
+    """y': the quality of positive entries, 0 elsewhere; y itself without one.
+
+    The quality is (N, ...), or (N, C, ...) with 0/1 targets.
+    """
+    if quality is None:
+        return y
     return y * (quality.movedim(1, -1) if quality.dim() == y.dim() else quality.unsqueeze(-1)).to(y.dtype)
 
 
-# ---- sigmoid losses; labels may also be BACKGROUND, or 0/1 targets of the logits' shape
+# ---- sigmoid losses; labels may also be BACKGROUND, or 0/1 targets of the logits' shape. With y' in a formula they may
+# be soft targets too, y' itself in [0, 1]; y is 1 where y' > 0 then.
 
 
 def binary_cross_entropy(
-    logits: Tensor, labels: Tensor, weight: PerCategory | None = None, *, ignore_index: int = IGNORE
+    logits: Tensor,
+    labels: Tensor,
+    weight: PerCategory | None = None,
+    quality: Tensor | None = None,
+    *,
+    ignore_index: int = IGNORE,
 ) -> Tensor:
-    r"""`BinaryCrossEntropyLoss`: $L_i = w_{y_i} \sum_j BCE(p_i^j, y_i^j)$."""
+    r"""`BinaryCrossEntropyLoss`: $L_i = w_{y_i} \sum_j BCE(p_i^j, y')$, y' the quality of a positive entry, else 0."""
     z, y, counted = samples(logits, labels, ignore_index)
-    values = sample_weights(y, weight) * binary_costs(z, y).sum(-1)
+    values = sample_weights(y, weight) * binary_costs(z, soft_targets(y, quality)).sum(-1)
     return (counted * values).to(z.dtype)
 
 
@@ -92,12 +111,15 @@ def sigmoid_equalization(
     labels: Tensor,
     positive_weight: PerCategory,
     negative_weight: PerCategory,
+    quality: Tensor | None = None,
     *,
     ignore_index: int = IGNORE,
 ) -> Tensor:
-    r"""Sigmoid-EQL, Sec. 4.1: $L_i = \sum_j (q_j y_i^j + r_j (1 - y_i^j)) \, BCE(p_i^j, y_i^j)$."""
+    r"""Sigmoid-EQL, Sec. 4.1: $L_i = \sum_j (q_j y_i^j + r_j (1 - y_i^j)) \, BCE(p_i^j, y')$."""
     z, y, counted = samples(logits, labels, ignore_index)
-    values = ((positive_weight * y + negative_weight * (1 - y)) * binary_costs(z, y)).sum(-1)
+    is_positive = (y > 0).to(z.dtype)
+    weight = positive_weight * is_positive + negative_weight * (1 - is_positive)
+    values = (weight * binary_costs(z, soft_targets(y, quality))).sum(-1)
     return (counted * values).to(z.dtype)
 
 
@@ -154,18 +176,23 @@ def balances(y: Tensor, positive_balance: float | None) -> PerCategory:
 
 
 def quality_focal(
-    logits: Tensor, labels: Tensor, quality: Tensor, focus: PerCategory = 2.0, *, ignore_index: int = IGNORE
+    logits: Tensor,
+    labels: Tensor,
+    quality: Tensor | None = None,
+    focus: PerCategory = 2.0,
+    *,
+    ignore_index: int = IGNORE,
 ) -> Tensor:
-    r"""`QualityFocalLoss`: $L_i = \sum_j |y' - p|^\gamma \, BCE(p, y')$, y' the quality of a positive entry, else 0."""
+    r"""`QualityFocalLoss`: $L_i = \sum_j |y' - p|^\gamma \, BCE(p, y')$."""
     z, y, counted = samples(logits, labels, ignore_index)
-    values = quality_focal_costs(z, quality_targets(y, quality), focus).sum(-1)
+    values = quality_focal_costs(z, soft_targets(y, quality), focus).sum(-1)
     return (counted * values).to(z.dtype)
 
 
 def equalized_quality_focal(
     logits: Tensor,
     labels: Tensor,
-    quality: Tensor,
+    quality: Tensor | None,
     focus: PerCategory,
     focus_weight: PerCategory,
     *,
@@ -173,7 +200,41 @@ def equalized_quality_focal(
 ) -> Tensor:
     r"""EQFL, Sec. 4.3: $L_i = \sum_j w^j |y' - p|^{\gamma^j} \, BCE(p, y')$."""
     z, y, counted = samples(logits, labels, ignore_index)
-    values = (focus_weight * quality_focal_costs(z, quality_targets(y, quality), focus)).sum(-1)
+    values = (focus_weight * quality_focal_costs(z, soft_targets(y, quality), focus)).sum(-1)
+    return (counted * values).to(z.dtype)
+
+
+def varifocal(
+    logits: Tensor,
+    labels: Tensor,
+    quality: Tensor | None = None,
+    focus: PerCategory = 2.0,
+    negative_balance: float = 0.75,
+    constant_weight: bool = False,
+    *,
+    ignore_index: int = IGNORE,
+) -> Tensor:
+    r"""`VarifocalLoss`: $L_i = \sum_j (y' y_i^j + \alpha p^\gamma (1 - y_i^j)) \, BCE(p, y')$."""
+    return equalized_varifocal(
+        logits, labels, quality, focus, 1.0, negative_balance, constant_weight, ignore_index=ignore_index
+    )
+
+
+def equalized_varifocal(
+    logits: Tensor,
+    labels: Tensor,
+    quality: Tensor | None,
+    focus: PerCategory,
+    focus_weight: PerCategory,
+    negative_balance: float = 0.75,
+    constant_weight: bool = False,
+    *,
+    ignore_index: int = IGNORE,
+) -> Tensor:
+    r"""`EqualizedVarifocalLoss`: $L_i = \sum_j w^j (y' y_i^j + \alpha p^{\gamma^j} (1 - y_i^j)) \, BCE(p, y')$."""
+    z, y, counted = samples(logits, labels, ignore_index)
+    target = soft_targets(y, quality)
+    values = (focus_weight * varifocal_costs(z, y, target, focus, negative_balance, constant_weight)).sum(-1)
     return (counted * values).to(z.dtype)
 
 

@@ -34,6 +34,13 @@ NEVER = -1e4
 """A logit whose exponential is 0 in float64 too, while its product with a focus of 0 is no NaN."""
 
 
+class Modulation(NamedTuple):
+    """How the cost of an entry is modulated beside its focus; see `functional.binary_cross_entropy`."""
+
+    by_quality: bool = False
+    is_constant: bool = False
+
+
 class EntryWeights(NamedTuple):
     """How much an entry counts, in a shape that broadcasts against a block."""
 
@@ -50,6 +57,7 @@ def add_negatives(
     focus: Tensor | None,
     weights: EntryWeights,
     lowest_label: int,
+    modulation: Modulation,
 ) -> None:
     r"""Add the entries that are not labelled, and store their gradient.
 
@@ -89,7 +97,8 @@ def add_negatives(
                 logits.masked_fill_(label == IGNORE, NEVER)
 
             if focus is not None:
-                loss, slope = (_focal_by_odds if by_odds else _stable_focal)(logits, focus, first, second)
+                terms = _focal_by_odds if by_odds else _stable_focal
+                loss, slope = terms(logits, focus, first, second, modulation.is_constant)
             elif by_odds:
                 # One logarithm for four samples, that of their product: (1 + u)(1 + v) = 1 + u + v (1 + u).
                 odds = logits.exp2_()
@@ -117,24 +126,32 @@ def add_negatives(
     run.negative *= weight
 
 
-def _focal_by_odds(log2_odds: Tensor, focus: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def _focal_by_odds(
+    log2_odds: Tensor, focus: Tensor, first: Tensor, second: Tensor, is_constant: bool
+) -> tuple[Tensor, Tensor]:
     """l(s) and l'(s) for log2 u, which is overwritten; in the memory of `second` and of the input."""
     lowest_exponent = 0.5 * math.log2(torch.finfo(log2_odds.dtype).tiny)  # no denormal numbers, see `focal_terms`
     odds = torch.exp2(log2_odds, out=first)
     cost = torch.log1p(odds, out=second)
     modulation = log2_odds.sub_(cost, alpha=LOG2_E).mul_(focus).clamp_(lowest_exponent, 0).exp2_()
     loss = cost.mul_(modulation)
-    slope = modulation.mul_(odds).addcmul_(loss, focus).div_(odds.add_(1))
-    return loss, slope
+    slope = modulation.mul_(odds)
+    if not is_constant:
+        slope.addcmul_(loss, focus)
+    return loss, slope.div_(odds.add_(1))
 
 
-def _stable_focal(logits: Tensor, focus: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def _stable_focal(
+    logits: Tensor, focus: Tensor, first: Tensor, second: Tensor, is_constant: bool
+) -> tuple[Tensor, Tensor]:
     """The same for logits."""
     lowest_exponent = 0.5 * math.log(torch.finfo(logits.dtype).tiny)
     prob, cost = torch.sigmoid(logits, out=first), softplus(logits, out=second)
     modulation = logits.sub_(cost).mul_(focus).clamp_(min=lowest_exponent).exp_()
     loss = cost.mul_(modulation)
-    slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+    slope = modulation.mul_(prob)
+    if not is_constant:
+        slope.addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
     return loss, slope
 
 
@@ -146,6 +163,7 @@ def add_positives(
     focus: Tensor | None,
     weights: EntryWeights,
     lowest_label: int,
+    modulation: Modulation,
 ) -> None:
     """Add the labelled entries, and overwrite their gradient."""
     # One entry a sample: float64 costs nothing here and keeps 1 - p exact; many at a time, since each operation has
@@ -162,15 +180,16 @@ def add_positives(
             logit, weight = logit.masked_fill(label < 0, 0.0), weight.masked_fill(label < 0, 0.0)
         if weights.sample is not None:
             weight = weight * weights.sample.take(index)
-        if focus is None:
+        if quality is not None:
+            own_quality = quality[block.samples].unsqueeze(1).double()
+            own_focus = None if focus is None else focus.take(index)
+            loss, gradient = quality_terms(logit, own_focus, own_quality, modulation)
+            gradient = -gradient
+        elif focus is None or modulation.by_quality:
             error = logit.neg_()
             loss, gradient = softplus(error), error.sigmoid_()
-        elif quality is None:
-            loss, gradient = focal_terms(logit.neg_(), focus.take(index))
         else:
-            own_quality = quality[block.samples].unsqueeze(1).double()
-            loss, gradient = quality_focal_terms(logit, focus.take(index), own_quality)
-            gradient.neg_()
+            loss, gradient = focal_terms(logit.neg_(), focus.take(index), modulation.is_constant)
         run.loss += loss.flatten().dot(weight.flatten())
         gradient *= weight
         run.positive.index_add_(0, index.flatten(), (gradient if quality is None else gradient.abs()).flatten())
@@ -189,32 +208,43 @@ def add_multi_label(
     quality: Tensor | None,
     focus: Tensor | None,
     weights: EntryWeights,
+    modulation: Modulation,
+    *,
+    is_soft: bool = False,
 ) -> None:
-    """Add all entries of samples that have any number of categories, given as 0/1 targets."""
+    """Add all entries of samples that have any number of categories, given as targets: 0/1, or soft ones."""
     focus = None if focus is None else focus.to(run.dtype)
     for block in blocks:
         target = targets[block.entries]
-        is_allowed = (target == 0) | (target == 1)
-        if not run.is_cpu or not bool(is_allowed.all()):
-            check_values(is_allowed, target, "multi-label targets must be 0 or 1")
+        is_hard = (target == 0) | (target == 1)
+        own_quality = None
+        if not run.is_cpu or not bool(is_hard.all()):
+            if is_soft:
+                check_values((target >= 0) & (target <= 1), target, "soft targets must be within [0, 1]")
+                own_quality = target.to(run.dtype)
+            else:
+                check_values(is_hard, target, "multi-label targets must be 0 or 1")
         is_positive = target.bool()
         logits = run.flat[block.entries].to(run.dtype)
         if run.margin is not None:
             logits = torch.add(run.margin, logits, alpha=run.scale)
+        if quality is not None:
+            is_matrix = quality.dim() == run.flat.dim()
+            own_quality = quality[block.entries] if is_matrix else quality[block.samples].unsqueeze(1)
+            own_quality = own_quality.to(run.dtype)
         if focus is None:
-            loss, own_loss = softplus(logits), softplus(-logits)
-            slope, own_slope = torch.sigmoid(logits), torch.sigmoid(-logits).neg_()
+            loss, slope = softplus(logits), torch.sigmoid(logits)
         else:
-            loss, slope = focal_terms(logits, focus)
-            if quality is None:
-                own_loss, own_slope = focal_terms(-logits, focus)
-                own_slope.neg_()
-            else:
-                is_matrix = quality.dim() == run.flat.dim()
-                own_quality = quality[block.entries] if is_matrix else quality[block.samples].unsqueeze(1)
-                own_loss, own_slope = quality_focal_terms(logits, focus, own_quality.to(run.dtype))
+            loss, slope = focal_terms(logits, focus, modulation.is_constant)
+        if own_quality is not None:
+            own_loss, own_slope = quality_terms(logits, focus, own_quality, modulation)
+        elif focus is None or modulation.by_quality:
+            own_loss, own_slope = softplus(-logits), torch.sigmoid(-logits).neg_()
+        else:
+            own_loss, own_slope = focal_terms(-logits, focus, modulation.is_constant)
+            own_slope.neg_()
         if weights.foreground is not None or weights.sample is not None:
-            weight = _weights_of_entries(weights, is_positive).to(run.dtype)
+            weight = _weights_of_entries(weights, is_positive, target).to(run.dtype)
         else:
             weight = torch.where(is_positive, weights.positive, weights.negative).to(run.dtype)
         run.loss += torch.where(is_positive, own_loss, loss).mul_(weight).sum(dtype=torch.float64)
@@ -226,7 +256,7 @@ def add_multi_label(
             run.gradient[block.entries] = gradient / run.stored_divisor
 
 
-def focal_terms(error: Tensor, focus: Tensor) -> tuple[Tensor, Tensor]:
+def focal_terms(error: Tensor, focus: Tensor, is_constant: bool = False) -> tuple[Tensor, Tensor]:
     """l(s) and l'(s) of entries that err by s, for where memory does not matter."""
     cost = softplus(error)
     log_prob = error - cost
@@ -235,20 +265,30 @@ def focal_terms(error: Tensor, focus: Tensor) -> tuple[Tensor, Tensor]:
     modulation = (log_prob * focus).clamp_(min=0.5 * math.log(torch.finfo(error.dtype).tiny)).exp_()
     loss = cost.mul_(modulation)
     prob = log_prob.exp_()
-    slope = modulation.mul_(prob).addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
+    slope = modulation.mul_(prob)
+    if not is_constant:
+        slope.addcmul_(loss, torch.sub(1, prob, out=prob).mul_(focus))
     return loss, slope
 
 
-def quality_focal_terms(logits: Tensor, focus: Tensor, quality: Tensor) -> tuple[Tensor, Tensor]:
-    """|y' - p|^gamma BCE(p, y') and its derivative by the logit."""
-    prob = logits.sigmoid()
-    error = prob - quality
+def quality_terms(
+    logits: Tensor, focus: Tensor | None, quality: Tensor, modulation: Modulation
+) -> tuple[Tensor, Tensor]:
+    """m BCE(p, y') and its derivative by the logit; m is |y' - p|^gamma, y' itself or 1."""
+    prob, other_prob = logits.sigmoid(), torch.sigmoid(-logits)
+    cost = quality * softplus(-logits) + (1 - quality) * softplus(logits)
+    error = torch.where(logits > 0, 1 - quality - other_prob, prob - quality)  # exact where p and y' are near 1
+    if modulation.by_quality:
+        return quality * cost, quality * error
+    if focus is None:
+        return cost, error
     distance = error.abs()
-    cost = softplus(logits) - quality * logits
-    modulation = distance**focus
+    factor = distance**focus
+    if modulation.is_constant:
+        return factor * cost, factor * error
     # At distance 0 the slope of the modulation is 0 for focus > 1, and so is our choice below that.
-    slope = torch.where(distance > 0, focus * distance ** (focus - 1), 0.0) * error.sign() * prob * (1 - prob)
-    return modulation * cost, slope * cost + modulation * error
+    slope = torch.where(distance > 0, focus * distance ** (focus - 1), 0.0) * error.sign() * prob * other_prob
+    return factor * cost, slope * cost + factor * error
 
 
 def _factor_of_negatives(run: BlockwisePass, weights: EntryWeights, label: Tensor, index: Tensor) -> Tensor | None:
@@ -260,15 +300,17 @@ def _factor_of_negatives(run: BlockwisePass, weights: EntryWeights, label: Tenso
     return None if factor is None else torch.where(label >= 0, factor, 1.0).to(run.dtype)
 
 
-def _weights_of_entries(weights: EntryWeights, is_positive: Tensor) -> Tensor:
-    """Weight of each entry of a multi-label block; a sample counts as the mean of its categories."""
+def _weights_of_entries(weights: EntryWeights, is_positive: Tensor, target: Tensor) -> Tensor:
+    """Weight of each entry of a multi-label block; a sample counts as the mean of its categories, by their targets."""
     positive, factor = weights.positive, weights.foreground
-    num_positive = is_positive.sum(1, keepdim=True)
+    has_category = is_positive.any(1, keepdim=True)
     if weights.sample is not None:
-        sample_weight = (is_positive * weights.sample).sum(1, keepdim=True) / num_positive.clamp(min=1)
+        share = target.double()
+        total = torch.where(has_category, share.sum(1, keepdim=True), 1.0)
+        sample_weight = (share * weights.sample).sum(1, keepdim=True) / total
         positive = positive * sample_weight
         factor = sample_weight if factor is None else factor * sample_weight
     negative = weights.negative
     if factor is not None:
-        negative = negative * torch.where(num_positive > 0, factor, 1.0)
+        negative = negative * torch.where(has_category, factor, 1.0)
     return torch.where(is_positive, positive, negative)

@@ -78,19 +78,55 @@ def test_margin_scale_and_weights_of_samples_are_those_of_the_pass_over_blocks(c
     assert_result(result, functional_result(batch.logits, batch.labels, **options), batch.dtype)
 
 
-def test_a_soft_target_counts_as_parts_of_a_positive_and_of_a_negative_entry(compute):
-    soft = torch.rand_like(BATCH.logits)
-    result = compute(binary_cross_entropy, BATCH.logits, soft, soft_targets=True)
-    logits = BATCH.logits.clone().requires_grad_()
-    costs = reference.binary_costs(logits, soft)
-    (gradient,) = torch.autograd.grad(costs.sum(), logits)
-    probs = BATCH.logits.sigmoid()
-    positive, negative = (soft * (1 - probs)).sum(0), ((1 - soft) * probs).sum(0)
-    assert_result(result, Expected(costs.detach().sum(), gradient, positive, negative), torch.float64)
-    hard = (soft > 0.5).double()
-    as_soft = compute(binary_cross_entropy, BATCH.logits, hard, BATCH.first, BATCH.second, soft_targets=True)
-    as_hard = compute(binary_cross_entropy, BATCH.logits, hard, BATCH.first, BATCH.second)
-    assert_result(as_soft, Expected(*as_hard[1:2], *as_hard[1:4])._replace(loss=as_hard.loss_sum), torch.float64)
+VARIFOCAL = {"weigh_by_quality": True, "constant_weight": False}
+SOFT_FORMULAS = {
+    "bce": {},
+    "quality focal": {"focus": 2.5},
+    "quality focal, constant weight": {"focus": 2.5, "constant_weight": True},
+    "varifocal": {"focus": 2.5, **VARIFOCAL},
+    "varifocal, constant weight": {"focus": 2.5, **VARIFOCAL, "constant_weight": True},
+}
+
+
+@given(batches(), st.sampled_from([torch.float32, torch.bfloat16]), st.sampled_from(list(SOFT_FORMULAS)))
+@settings(max_examples=12)
+def test_soft_targets_are_those_of_the_pass_over_blocks(compute, batch, dtype, formula):
+    soft = torch.rand_like(batch.logits, dtype=torch.float32)
+    soft = soft.where(soft < 0.3, 0.0).mul(3).to(dtype)
+    arguments, options = (batch.logits, soft, batch.first, batch.second), SOFT_FORMULAS[formula]
+    result = compute(binary_cross_entropy, *arguments, **options, soft_targets=True)
+    assert_result(result, functional_result(*arguments, **options, soft_targets=True), batch.dtype)
+
+
+def test_soft_targets_of_0_and_1_are_hard_ones(compute):
+    hard = (torch.rand_like(BATCH.logits) > 0.5).double()
+    arguments = (BATCH.logits, hard, BATCH.first, BATCH.second)
+    for options in ({}, {"focus": 2.0, **VARIFOCAL}):
+        as_soft = compute(binary_cross_entropy, *arguments, **options, soft_targets=True)
+        assert_close(as_soft, compute(binary_cross_entropy, *arguments, **options))
+
+
+@given(batches(), st.booleans())
+@settings(max_examples=10)
+def test_the_varifocal_loss_is_the_plain_formula(compute, batch, is_constant):
+    focus, quality = 1 + 4 * batch.third, batch.quality.to(batch.dtype)
+    weights, options = (batch.first, 0.75 * batch.first), {**VARIFOCAL, "constant_weight": is_constant}
+    result = compute(
+        binary_cross_entropy, batch.logits, batch.labels, *weights, focus=focus, quality=quality, **options
+    )
+    expected = batch.expected(
+        lambda z, y: reference.equalized_varifocal(z, y, quality.double(), focus, batch.first, 0.75, is_constant)
+    )
+    assert_result(result, expected, batch.dtype)
+
+
+@given(batches())
+@settings(max_examples=10)
+def test_bce_of_qualities_is_the_plain_formula(compute, batch):
+    quality, weights = batch.quality.to(batch.dtype), (batch.first, batch.second)
+    result = compute(binary_cross_entropy, batch.logits, batch.labels, *weights, quality=quality)
+    expected = batch.expected(lambda z, y: reference.sigmoid_equalization(z, y, *weights, quality.double()))
+    assert_result(result, expected, batch.dtype)
 
 
 def test_what_an_ignored_sample_holds_leaves_no_trace(compute):
@@ -161,14 +197,15 @@ def test_samples_without_a_whole_view_are_refused():
     for option in ("weight", "foreground_weight"):
         with pytest.raises(ValueError, match="need class indices"):
             binary_cross_entropy(torch.zeros(2, 3), targets, **{option: torch.ones(3)})
-    with pytest.raises(ValueError, match="with a focus pass a quality"):
-        binary_cross_entropy(torch.zeros(2, 3), targets, focus=2.0, soft_targets=True)
+    with pytest.raises(ValueError, match="a quality needs targets of 0 and 1"):
+        binary_cross_entropy(torch.zeros(2, 3), targets, quality=torch.zeros(2), soft_targets=True)
 
 
 OBJECTNESS_OPTIONS = {
     "bce": {},
     "focal": {"focus": 2.0, "positive_balance": 0.25},
     "quality": {"focus": 2.0},
+    "quality varifocal": {"focus": 2.0, **VARIFOCAL},
     "margin": {"margin": 1.5, "scale": 2.0},
     "by sample": {"foreground_weight": 0.5, "weight": 3.0},
 }
@@ -178,7 +215,7 @@ OBJECTNESS_OPTIONS = {
 @settings(max_examples=12)
 def test_a_column_of_objectness_is_plain_bce_and_in_no_sum(compute, batch, kind):
     options = dict(OBJECTNESS_OPTIONS[kind])
-    if kind == "quality":
+    if kind.startswith("quality"):
         options["quality"] = batch.quality.to(batch.dtype)
     logits = torch.cat([batch.logits, batch.logits[:, :1] / 2], 1)
     result = compute(binary_cross_entropy, logits, batch.labels, batch.first, batch.second, objectness=True, **options)

@@ -1,4 +1,4 @@
-r"""The binary cross-entropies in one pass: BCE, Sigmoid-EQL, focal loss, EFL, quality focal loss and EQFL.
+r"""The binary cross-entropies in one pass: BCE and Sigmoid-EQL, focal, quality focal and varifocal loss, equalized too.
 
 The formulas are those of `sigmoid_pass`, with s = z for a negative entry and s = -z for a positive one. Every entry is
 computed by itself, so a program takes a tile of samples and categories and never sees a whole sample.
@@ -36,6 +36,8 @@ def binary_cross_entropy(
     margin: PerCategory | None = None,
     scale: float = 1.0,
     soft_targets: bool = False,
+    weigh_by_quality: bool = False,
+    constant_weight: bool = False,
     objectness: bool = False,
     reduction: FusedReduction = "mean",
     normalizer: float | Tensor | None = None,
@@ -58,8 +60,9 @@ def binary_cross_entropy(
         weight: of a sample with all its entries, by its category. Class indices only.
         margin: m_j, of p = sigmoid(s z + m).
         scale: s.
-        soft_targets: whether targets may lie between 0 and 1. An entry with the target y then counts as y positive
-            and 1 - y negative ones, also in the sums. Without a focus only.
+        soft_targets: whether targets may lie between 0 and 1. They are y' then, and positive where they are above 0.
+        weigh_by_quality: positive entries weigh y', whatever their distance. Needs a focus.
+        constant_weight: |y' - p|^gamma is not differentiated.
         objectness: whether the last of C + 1 columns is objectness: plain, positive where a sample has a category, and
             in no sum. Class indices only.
         reduction: "mean" or "sum".
@@ -71,8 +74,8 @@ def binary_cross_entropy(
         raise ValueError("foreground_weight and weight need class indices: a program does not see a whole sample")
     if labels.shape == logits.shape and objectness:
         raise ValueError("objectness needs class indices: a program does not see a whole sample")
-    if soft_targets and focus is not None:
-        raise ValueError("soft targets are those of binary cross-entropy: with a focus pass a quality")
+    if soft_targets and quality is not None:
+        raise ValueError("soft targets are qualities themselves: a quality needs targets of 0 and 1, or class indices")
     layout = Layout(logits)
     tiles = column_tiles(layout)
     dtype = torch.promote_types(logits.dtype, torch.float32)
@@ -95,6 +98,8 @@ def binary_cross_entropy(
         "ignore_index": ignore_index,
         "SCALE": scale,
         "IS_SOFT": soft_targets,
+        "BY_QUALITY": weigh_by_quality,
+        "IS_CONSTANT": constant_weight,
         "HAS_OBJECTNESS": objectness,
         "BLOCK_S": tiles.block_samples,
         "BLOCK_C": tiles.block_categories,
@@ -155,6 +160,8 @@ def sigmoid_kernel(
     FOREGROUND_WEIGHT: tl.constexpr,
     SAMPLE_WEIGHT: tl.constexpr,
     IS_SOFT: tl.constexpr,
+    BY_QUALITY: tl.constexpr,
+    IS_CONSTANT: tl.constexpr,
     HAS_OBJECTNESS: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_C: tl.constexpr,
@@ -182,7 +189,7 @@ def sigmoid_kernel(
         is_sample = positions < num_positions
         inside = is_sample[:, None] & is_column[None, :]
 
-        # Targets: y is 1 at the positive entries, or what lies between if targets are soft.
+        # Targets: y is 1 at the positive entries, or what is above 0 if targets are soft.
         if targets is None:
             label = tl.load(labels + n * num_positions + positions, mask=is_sample, other=ignore_index)
             is_counted = is_sample & (label != ignore_index)
@@ -210,10 +217,7 @@ def sigmoid_kernel(
             scaled += by_category(margin, columns, is_category, MARGIN, dtype)[None, :]
         z = tl.where(is_objectness, z, scaled) if HAS_OBJECTNESS else scaled
 
-        if IS_SOFT:
-            entry_weight = own_weight * y + other_weight * (1 - y)
-        else:
-            entry_weight = tl.where(is_positive, own_weight, other_weight)
+        entry_weight = tl.where(is_positive, own_weight, other_weight)
         if FOREGROUND_WEIGHT is not None:
             foreground = by_category(foreground_weight, columns, is_category, FOREGROUND_WEIGHT, dtype)
             is_foreground = has_category[:, None] & ~is_positive
@@ -238,14 +242,21 @@ def sigmoid_kernel(
                 num_bad += (~((target >= 0) & (target <= 1))).to(tl.int32)
             cost, error, log_distance, rate = soft_terms(z, tl.where(is_positive, target, 0), is_positive)
         elif IS_SOFT:
+            target = y
             cost, error, log_distance, rate = soft_terms(z, y, is_positive)
         else:
+            target = 1.0
             cost, error, log_distance, rate = hard_terms(z, is_positive)
         slope = error
         if FOCUS is not None:
             gamma = by_category(focus, columns, is_category, FOCUS, dtype)[None, :]
             modulation = tl.exp(gamma * log_distance)
-            slope = modulation * (error + gamma * rate * cost)
+            slope = modulation * error
+            if not IS_CONSTANT:
+                slope += modulation * gamma * rate * cost
+            if BY_QUALITY:
+                modulation = tl.where(is_positive, target, modulation)
+                slope = tl.where(is_positive, target * error, slope)
             modulated = modulation * cost
             if HAS_OBJECTNESS:
                 slope = tl.where(is_objectness, error, slope)
@@ -254,12 +265,8 @@ def sigmoid_kernel(
 
         loss += entry_weight * cost
         slope = entry_weight * slope * (tl.where(is_objectness, 1, SCALE) if HAS_OBJECTNESS else SCALE)
-        if IS_SOFT:
-            positive += entry_weight * SCALE * y * (1 - y - error)
-            negative += entry_weight * SCALE * (1 - y) * (y + error)
-        else:
-            positive += tl.where(is_positive, tl.abs(slope), 0)
-            negative += tl.where(is_positive, 0, tl.abs(slope))
+        positive += tl.where(is_positive, tl.abs(slope), 0)
+        negative += tl.where(is_positive, 0, tl.abs(slope))
         if gradient is not None:
             entries = offsets(n, positions, columns, gradient_n, gradient_c, gradient_m)
             tl.store(gradient + entries, slope, mask=is_sample[:, None] & is_column[None, :])
