@@ -35,8 +35,8 @@ from equigrad.data.glyphs import GlyphData, SceneStyle, write_detection
 from equigrad.evaluation import evaluate_predictions
 from equigrad.integrations import hf
 
-NUM_CLASSES = 30
-IMAGE_SIZE = 96
+NUM_CLASSES = 20
+IMAGE_SIZE = 64
 
 
 class Scenes(Dataset):
@@ -71,8 +71,8 @@ def collate(samples: list[dict[str, object]]) -> dict[str, object]:
 
 def build_model() -> RTDetrForObjectDetection:
     backbone = RTDetrResNetConfig(
-        embedding_size=32,
-        hidden_sizes=[32, 64, 96, 128],
+        embedding_size=16,
+        hidden_sizes=[16, 32, 64, 96],
         depths=[1, 1, 1, 1],
         layer_type="basic",
         out_features=["stage2", "stage3", "stage4"],
@@ -80,7 +80,7 @@ def build_model() -> RTDetrForObjectDetection:
     config = RTDetrConfig(
         backbone_config=backbone,
         freeze_backbone_batch_norms=False,
-        encoder_in_channels=[64, 96, 128],
+        encoder_in_channels=[32, 64, 96],
         encoder_hidden_dim=64,
         encoder_ffn_dim=128,
         encoder_attention_heads=4,
@@ -90,8 +90,8 @@ def build_model() -> RTDetrForObjectDetection:
         decoder_ffn_dim=128,
         decoder_attention_heads=4,
         decoder_layers=2,
-        num_queries=20,
-        num_denoising=20,
+        num_queries=10,
+        num_denoising=10,
         num_labels=NUM_CLASSES,
     )
     return RTDetrForObjectDetection(config)
@@ -130,15 +130,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loss", choices=["host", "varifocal", "equalized"], default="equalized")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=2500)
-    parser.add_argument("--max-count", type=int, default=500, help="objects of the most frequent category")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--max-count", type=int, default=400, help="objects of the most frequent category")
     parser.add_argument("--data", type=Path, default=Path("data/hf_scenes"))
     parser.add_argument("--run", type=Path, default=Path("runs/hf_rt_detr"))
     arguments = parser.parse_args()
 
     counts = exponential_profile(NUM_CLASSES, arguments.max_count, imbalance_factor=100)
-    data = GlyphData(counts, eval_count=20, glyphs_per_image=(1, 3))
-    style = SceneStyle(image_size=IMAGE_SIZE, glyph_size=(0.3, 0.5)).at_difficulty(0.1)
+    data = GlyphData(counts, eval_count=20, glyphs_per_image=(1, 2))
+    style = SceneStyle(image_size=IMAGE_SIZE, glyph_size=(0.4, 0.6)).at_difficulty(0.0)
     root = write_detection(arguments.data, data, not_exhaustive_rate=0.0, style=style)
 
     set_seed(arguments.seed)

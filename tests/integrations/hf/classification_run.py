@@ -53,12 +53,10 @@ class Gradients(TrainerCallback):
     """The gradient that the optimiser is about to see."""
 
     def on_pre_optimizer_step(self, args, state, control, model=None, **names):
-        self.found = {name: value.grad.clone() for name, value in model.named_parameters()}
+        self.found = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
 
 
 class ClassificationRun(HostRun):
-    """Trains with checkpoints, and resumes from the last one: the weights by `from_pretrained`, the rest as usual."""
-
     def __init__(self):
         self.module = tiny_vit()
         self.loss = hf.loss(self.module, equigrad.SigmoidEqualizationLoss(4))
@@ -77,8 +75,7 @@ class ClassificationRun(HostRun):
         shutil.copytree(last_checkpoint(self.folder.name), folder / "checkpoint-2")
 
     def resume(self, folder):
-        self.module = ViTForImageClassification.from_pretrained(folder / "checkpoint-2")
-        self.loss = hf.loss(self.module, equigrad.SigmoidEqualizationLoss(4))
+        hf.restore(self.module, folder / "checkpoint-2")
         self.trainer(max_steps=2).train(resume_from_checkpoint=str(folder / "checkpoint-2"))
 
     def gradients(self, micro_batches):

@@ -9,8 +9,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import equigrad
 from equigrad.integrations import HostRun, hf
-from integrations.hf.classification_run import Gradients, arguments
-from integrations.hf.detection_models import NUM_CLASSES, images, rt_detr, targets
+from tests.integrations.hf.classification_run import Gradients, arguments
+from tests.integrations.hf.detection_models import NUM_CLASSES, images, rt_detr, targets
 
 OBJECTS = ((0, 0, 1), (2, 0, 3), (0, 1, 0), (3, 0, 2))
 
@@ -54,6 +54,7 @@ class DetectionRun(HostRun):
         shutil.copytree(get_last_checkpoint(self.folder.name), folder / "checkpoint-2")
 
     def resume(self, folder):
+        hf.restore(self.module, folder / "checkpoint-2")
         self.trainer(max_steps=2).train(resume_from_checkpoint=str(folder / "checkpoint-2"))
 
     def gradients(self, micro_batches):

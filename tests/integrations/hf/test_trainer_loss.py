@@ -11,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import equigrad
 from equigrad.integrations import check, hf
-from integrations.hf.classification_run import ClassificationRun, Gradients, make_trainer, tiny_vit
+from tests.integrations.hf.classification_run import ClassificationRun, Gradients, make_trainer, tiny_vit
 from quick_processes import run_as_torchrun
 
 pytestmark = pytest.mark.integrations

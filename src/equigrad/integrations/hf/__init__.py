@@ -6,4 +6,5 @@
 """
 
 from equigrad.integrations.hf.detection import BatchPerStep as BatchPerStep, equalize as equalize
+from equigrad.integrations.hf.restored_weights import restore as restore
 from equigrad.integrations.hf.trainer_loss import loss as loss

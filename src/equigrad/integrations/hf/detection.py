@@ -31,13 +31,12 @@ class Host(NamedTuple):
     criterion: str  # the class that the function builds
     method: str  # its classification loss
     key: str  # the name under which the method returns it
-    has_quality: bool  # whether the target of a positive is its IoU
 
 
 HOSTS = {
-    "RTDetrForObjectDetectionLoss": Host("RTDetrLoss", "loss_labels_vfl", "loss_vfl", has_quality=True),
-    "DFineForObjectDetectionLoss": Host("DFineLoss", "loss_labels_vfl", "loss_vfl", has_quality=True),
-    "DeformableDetrForObjectDetectionLoss": Host("DeformableDetrImageLoss", "loss_labels", "loss_ce", False),
+    "RTDetrForObjectDetectionLoss": Host("RTDetrLoss", "loss_labels_vfl", "loss_vfl"),
+    "DFineForObjectDetectionLoss": Host("DFineLoss", "loss_labels_vfl", "loss_vfl"),
+    "DeformableDetrForObjectDetectionLoss": Host("DeformableDetrImageLoss", "loss_labels", "loss_ce"),
 }
 
 
@@ -53,8 +52,8 @@ def equalize(model: PreTrainedModel, loss: nn.Module, *, denoising: Denoising = 
     Args:
         model: an `…ForObjectDetection` whose scores are sigmoids.
         loss: a sigmoid loss of C = `config.num_labels` categories. One that takes a quality is given the IoU of each
-            positive where the host's own loss has it. `VarifocalLoss(constant_weight=True)` is the loss of RT-DETR and
-            D-FINE, `FocalLoss()` that of Deformable DETR.
+            positive. `VarifocalLoss(constant_weight=True)` is what RT-DETR and D-FINE have, `FocalLoss()` what
+            Deformable DETR has.
         denoising: "count" records denoising queries like others, "ignore" leaves the statistics to the other queries.
             Denoising queries start at the objects, so that they have many more positives.
     """
@@ -127,7 +126,7 @@ class _Calls:
 
     def __init__(self, loss: nn.Module, host: Host, kind: Callable[..., nn.Module], denoising: Denoising) -> None:
         self.loss, self.host, self.kind, self.denoising = loss, host, kind, denoising
-        self.passes_quality = _takes_quality(loss, by_choice=host.has_quality)
+        self.passes_quality = "quality" in inspect.signature(loss.forward).parameters
         self.denoising_indices: Any = None
         # One tensor for all calls that share a divisor: they take one row of the collective.
         self.divisors: dict[bool, Tensor] = {}
@@ -195,12 +194,6 @@ def _resting(loss: nn.Module, is_resting: bool) -> Iterator[None]:
         yield
     finally:
         loss.train(was_training)
-
-
-def _takes_quality(loss: nn.Module, *, by_choice: bool) -> bool:
-    """Whether to give a loss the IoU of positives: if it needs it, or may take it and `by_choice`."""
-    quality = inspect.signature(loss.forward).parameters.get("quality")
-    return quality is not None and (by_choice or quality.default is inspect.Parameter.empty)
 
 
 def _check(model: PreTrainedModel, function: Any, loss: nn.Module, denoising: str) -> None:
