@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+HOSTS ?= .venv-integrations
 
 # Every loss, the rules of the packages, and one short run of each task; without tests that start processes of their own.
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
@@ -13,7 +14,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000
 
-.PHONY: demo lint quick quick-tests quick-pythons test test-gpu exactness fuzz faults benchmark clean
+.PHONY: demo lint quick quick-tests quick-pythons test test-gpu test-integrations integrations exactness fuzz faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -48,6 +49,14 @@ test: lint
 test-gpu: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m gpu -r s tests/gpu
 
+# Host libraries of docs/integrations, in an environment of their own.
+test-integrations: $(HOSTS)/integrations.done
+	OMP_NUM_THREADS=1 $(HOSTS)/bin/pytest --numprocesses 2 --dist worksteal -k integrations -r s tests/integrations tests/test_docs.py
+
+# The five checks in every host: measures the table of docs/integrations/README.md.
+integrations: $(HOSTS)/integrations.done
+	OMP_NUM_THREADS=1 $(HOSTS)/bin/python -m tests.integrations --table docs/integrations/README.md
+
 # Ranks, micro-batches, precisions, wrappers and resumption against one process: measures the table of docs/exactness.md.
 exactness: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.exactness --table docs/exactness.md
@@ -78,3 +87,12 @@ $(VENV)/train.done: pyproject.toml constraints.txt | $(BIN)/uv
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/uv
 	$(INSTALL) --editable ".[train,dev]"
 	touch $@ $(VENV)/train.done
+
+HOST_FILES := $(addprefix tests/integrations/,constraints.txt overrides.txt requirements.txt)
+
+$(HOSTS)/integrations.done: pyproject.toml constraints.txt $(HOST_FILES)
+	$(MAKE) --no-print-directory $(HOSTS)/bin/uv VENV=$(HOSTS)
+	$(HOSTS)/bin/uv pip install --quiet --compile-bytecode --python $(HOSTS)/bin/python --constraint constraints.txt \
+		--constraint tests/integrations/constraints.txt --override tests/integrations/overrides.txt \
+		--editable ".[train,dev]" --requirements tests/integrations/requirements.txt
+	touch $@

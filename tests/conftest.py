@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+import offline_hosts as offline_hosts
+
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("equigrad", deadline=None)
 hypothesis.settings.load_profile("equigrad")

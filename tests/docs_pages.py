@@ -20,6 +20,7 @@ from equigrad.data.glyphs.files import write_classification
 from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.video import video_writer
 from images_on_disk import write_images, zip_folder
+from integrations.yolo_scenes import write_scenes
 from segmentation_on_disk import write_pair, write_set
 from small_detection_data import TEST, annotated, write_small_data
 
@@ -81,6 +82,10 @@ SCRIPTS: dict[str, Words] = {
     "examples/segmentation_by_heart.py": ["--images", "2", "--steps", "2"],
     "examples/segmentation_overlays.py": ["--images", "1"],
     "examples/segmentation_ranks.py": [],
+    "examples/yolo_long_tail.py": [
+        *("--epochs", "1", "--seeds", "1", "--imgsz", "64", "--categories", "3"),
+        *("--max-count", "12", "--min-count", "3", "--test-count", "2", "--losses", "sigmoid_eql"),
+    ],
 }
 
 
@@ -96,6 +101,7 @@ class PageSetup:
         names: what the reader of an example has already, such as a model.
         before: called with each command before it runs.
         check: called with the names of the examples at the end.
+        needs: packages that `make test-integrations` has; without them the page is skipped.
     """
 
     write: Callable[[Path], None] = lambda folder: None
@@ -105,6 +111,7 @@ class PageSetup:
     names: Callable[[], dict[str, Any]] = dict
     before: Callable[[str], None] = lambda command: None
     check: Callable[[Mapping[str, Any]], None] = lambda names: None
+    needs: Sequence[str] = ()
 
 
 def write_photos(folder: Path) -> None:
@@ -349,6 +356,7 @@ PAGES: dict[str, PageSetup] = {
         not_run={"python examples/serve_fastapi.py": "never ends; its own tests ask it over HTTP"},
     ),
     "docs/habits.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
+    "docs/integrations/ultralytics.md": PageSetup(write=write_scenes, needs=["ultralytics"]),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),
     "docs/own_data.md": PageSetup(

@@ -62,6 +62,8 @@ def commands_of(page):
 def test_what_a_page_shows_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     setup = setup_of(page)
+    for package in setup.needs:
+        pytest.importorskip(package, reason=f"needs {package}: make test-integrations")
     setup.write(tmp_path)
     names = {"__name__": "example", **setup.names()}
     for block in blocks_of(page):
