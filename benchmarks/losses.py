@@ -66,6 +66,8 @@ SIGMOID_PEERS = [
     "BinaryCrossEntropyLoss",
     "FocalLoss",
     "QualityFocalLoss",
+    "VarifocalLoss",
+    "EqualizedVarifocalLoss",
     "FocalEqualizationLoss",
     "GradientBlockingLoss",
     "FederatedLoss",
@@ -82,7 +84,7 @@ ALL: dict[str, Step] = {
 
 def ours(name: str, num_columns: int) -> Step:
     criterion = build(name, num_columns)
-    if "Quality" in name:
+    if "Quality" in name or "Varifocal" in name:
         return criterion
     return lambda logits, labels, quality: criterion(logits, labels)
 
@@ -90,7 +92,7 @@ def ours(name: str, num_columns: int) -> Step:
 def build(name: str, num_columns: int) -> nn.Module:
     counts = 1 + 50_000 * torch.arange(1, num_columns + 1, dtype=torch.float64) ** -1.2  # a long tail
     loss_class = getattr(equigrad, name)
-    if name in ("CrossEntropyLoss", "BinaryCrossEntropyLoss", "FocalLoss", "QualityFocalLoss"):
+    if name in ("CrossEntropyLoss", "BinaryCrossEntropyLoss", "FocalLoss", "QualityFocalLoss", "VarifocalLoss"):
         return loss_class()
     if name == "GroupedSoftmaxLoss":
         # Its head has more columns than categories: as many categories as the columns hold.

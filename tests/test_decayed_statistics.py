@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from equigrad import (
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
+    EqualizedVarifocalLoss,
     FocalEqualizationLoss,
     GradientStatistics,
     SigmoidEqualizationLoss,
@@ -21,6 +22,7 @@ LOSSES = [
     SoftmaxEqualizationLoss,
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
+    EqualizedVarifocalLoss,
     FocalEqualizationLoss,
 ]
 
@@ -35,7 +37,8 @@ def train(criterion, num_steps=4):
         logits = torch.randn(9, 3, generator=generator, dtype=torch.float64, requires_grad=True)
         labels = torch.randint(3, (9,), generator=generator)
         quality = torch.rand(9, generator=generator, dtype=torch.float64)
-        criterion(logits, labels, *([quality] if isinstance(criterion, EqualizedQualityFocalLoss) else []))
+        takes_quality = isinstance(criterion, EqualizedQualityFocalLoss | EqualizedVarifocalLoss)
+        criterion(logits, labels, *([quality] if takes_quality else []))
 
 
 def test_a_gradient_counts_half_after_its_half_life():

@@ -11,12 +11,14 @@ from torch.testing import assert_close
 from equigrad import (
     BalancedSoftmaxLoss,
     EqualizedFocalLoss,
+    EqualizedVarifocalLoss,
     GradientStatistics,
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
     copy_statistics,
     one_batch,
 )
+from losses.gradients import gradient_sums
 
 
 def test_starts_with_an_infinite_ratio():
@@ -112,6 +114,21 @@ def test_each_call_of_one_batch_is_divided_by_its_own_divisor(reduction):
             loss(logits, labels)
             expected += torch.stack([alone.statistics.positive, alone.statistics.negative])
     assert_close(torch.stack([loss.statistics.positive, loss.statistics.negative]), expected)
+
+
+@pytest.mark.parametrize("form", [float, int, torch.tensor])
+def test_denoising_queries_have_a_normalizer_of_their_own_in_the_same_batch(form):
+    """RT-DETR: each decoder layer divides by 6 objects, and its denoising queries by 18."""
+    loss = EqualizedVarifocalLoss(4, constant_weight=True)
+    calls = [(logits, labels, form(number)) for (logits, labels), number in zip(batches(), (6, 18), strict=False)]
+    with one_batch(loss):
+        total = sum(
+            loss(logits, labels, torch.full(labels.shape, 0.5), normalizer=number) for logits, labels, number in calls
+        )
+    gradients = torch.autograd.grad(total, [logits for logits, _, _ in calls])
+    expected = [gradient_sums(gradient, labels) for gradient, (_, labels, _) in zip(gradients, calls, strict=True)]
+    assert_close(loss.statistics.positive, sum(positive for positive, _ in expected))
+    assert_close(loss.statistics.negative, sum(negative for _, negative in expected))
 
 
 def test_calls_of_one_batch_may_mix_divisors_and_none():

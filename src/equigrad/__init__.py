@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         VarifocalLoss as VarifocalLoss,
         WithObjectness as WithObjectness,
         effective_number_weights as effective_number_weights,
+        mixed_labels as mixed_labels,
     )
     from equigrad.models.classification.cosine_classifier import (
         CosineClassifier as CosineClassifier,
@@ -109,6 +110,7 @@ else:
                 "VarifocalLoss",
                 "WithObjectness",
                 "effective_number_weights",
+                "mixed_labels",
             ],
             "models.classification.cosine_classifier": ["CosineClassifier"],
             "models.scores": [

@@ -10,7 +10,7 @@ ACCUMULATE = (1, 2, 4)
 CONTINUATIONS = ("plain", "resumed", "resumed on other ranks")
 LOSSES = (
     *("SigmoidEqualizationLoss", "SoftmaxEqualizationLoss", "EqualizedFocalLoss"),
-    *("EqualizedQualityFocalLoss", "FocalEqualizationLoss", "SeesawLoss"),
+    *("EqualizedQualityFocalLoss", "EqualizedVarifocalLoss", "FocalEqualizationLoss", "SeesawLoss"),
 )
 OTHER_RANKS = {1: 2, 2: 4, 4: 1}
 """With how many ranks a training goes on that is resumed on another number."""
@@ -44,8 +44,8 @@ def some_cells() -> list[Cell]:
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in all_cells():
         groups.setdefault((cell.mechanism, cell.precision, cell.ranks, cell.accumulate), []).append(cell)
-    # 18 cells a group, the losses innermost: 7 is prime to 18, so that losses and continuations come in turn.
-    cells = [group[7 * number % len(group)] for number, group in enumerate(groups.values())]
+    # 21 cells a group, the losses innermost: 8 is prime to 21, so that losses and continuations come in turn.
+    cells = [group[8 * number % len(group)] for number, group in enumerate(groups.values())]
     return [cell for cell in cells if cell.mechanism != "torch.compile"] + [
         # Compiling takes seconds for each process, loss and precision.
         Cell("torch.compile", "fp32", ranks, accumulate, continuation, "SoftmaxEqualizationLoss")

@@ -67,7 +67,8 @@ class Learner(nn.Module):
         return self.loss(batch, normalizer)
 
     def loss(self, batch: Batch, normalizer: Tensor | None) -> Tensor:
-        extra = [batch.quality] if isinstance(self.criterion, equigrad.EqualizedQualityFocalLoss) else []
+        takes_quality = isinstance(self.criterion, equigrad.EqualizedQualityFocalLoss | equigrad.EqualizedVarifocalLoss)
+        extra = [batch.quality] if takes_quality else []
         return self.criterion(self.layers(batch.features), batch.labels, *extra, normalizer=normalizer)
 
 

@@ -77,6 +77,8 @@ SIGMOID_WEIGHTS: dict[str, Draw] = {
 }
 FOCUS: dict[str, Draw] = {"base_focus": positive, "focus_scale": non_negative, **EQUALIZATION}
 
+VARIFOCAL: dict[str, Draw] = {"negative_balance": non_negative, "constant_weight": flag, "quality_weight": flag}
+
 
 @dataclass(frozen=True)
 class Tested:
@@ -86,15 +88,16 @@ class Tested:
     options: dict[str, Draw] = field(default_factory=dict)
     counts: str | None = None  # the hyper-parameter with a number for each category
     is_softmax: bool = False
-    takes_soft: bool = False
-    takes_quality: bool = False
+    takes_soft: bool = False  # probabilities
+    takes_targets: bool = False  # soft targets, or a quality beside hard ones
+    needs_quality: bool = False  # beside class indices
 
 
 TESTED = {
     tested.loss_class.__name__: tested
     for tested in (
-        Tested(equigrad.BinaryCrossEntropyLoss, {"weight": optional(weights)}),
-        Tested(equigrad.SigmoidEqualizationLoss, SIGMOID_WEIGHTS),
+        Tested(equigrad.BinaryCrossEntropyLoss, {"weight": optional(weights)}, takes_targets=True),
+        Tested(equigrad.SigmoidEqualizationLoss, SIGMOID_WEIGHTS, takes_targets=True),
         Tested(
             equigrad.FocalLoss,
             {"focus": non_negative, "positive_balance": optional(fraction), "weight": optional(weights)},
@@ -103,8 +106,10 @@ TESTED = {
             equigrad.EqualizedFocalLoss,
             {"positive_balance": optional(fraction), "focusing": flag, "weighting": flag, **FOCUS},
         ),
-        Tested(equigrad.QualityFocalLoss, {"focus": non_negative}, takes_quality=True),
-        Tested(equigrad.EqualizedQualityFocalLoss, FOCUS, takes_quality=True),
+        Tested(equigrad.QualityFocalLoss, {"focus": non_negative}, takes_targets=True, needs_quality=True),
+        Tested(equigrad.EqualizedQualityFocalLoss, FOCUS, takes_targets=True, needs_quality=True),
+        Tested(equigrad.VarifocalLoss, {"focus": non_negative, **VARIFOCAL}, takes_targets=True, needs_quality=True),
+        Tested(equigrad.EqualizedVarifocalLoss, {**FOCUS, **VARIFOCAL}, takes_targets=True, needs_quality=True),
         Tested(
             equigrad.FocalEqualizationLoss,
             {"focus": non_negative, "positive_balance": optional(fraction), **SIGMOID_WEIGHTS},
@@ -188,7 +193,8 @@ class LossCase:
     options: dict[str, Any] = field(default_factory=dict)
     wrapper: str | None = None  # "objectness" or "distillation"
     wrapper_options: dict[str, Any] = field(default_factory=dict)
-    labels: str = "indices"  # "multi-label" or "soft"
+    labels: str = "indices"  # "multi-label", "soft" (probabilities) or "soft targets"
+    with_quality: bool = False  # where the loss does not need one
     label_type: str = "float32"  # of a number for each logit, and of the quality
     has_background: bool = False
     has_ignored: bool = False
@@ -217,6 +223,12 @@ class LossCase:
     @property
     def num_classes(self) -> int:
         return self.shape[1]
+
+    @property
+    def has_quality(self) -> bool:
+        if not self.tested.takes_targets or self.labels == "soft targets":
+            return False
+        return self.with_quality or self.tested.needs_quality
 
     @property
     def num_logits(self) -> int:
@@ -275,12 +287,17 @@ def make_batch(case: LossCase, step: int) -> Batch:
     elif case.labels == "multi-label":
         labels = torch.rand((num_samples, case.num_classes, *positions), generator=generator) < 0.3
         labels = labels.to(getattr(torch, case.label_type))
+    elif case.labels == "soft targets":
+        labels = torch.rand((num_samples, case.num_classes, *positions), generator=generator, dtype=torch.float64)
+        labels = labels.where(labels < 0.4, 0.0).mul(2.5).to(getattr(torch, case.label_type))
     else:
         labels = torch.randn((num_samples, case.num_classes, *positions), generator=generator, dtype=torch.float64)
         labels = (3 * labels).softmax(1).to(getattr(torch, case.label_type))
+    if case.labels == "soft targets" or (case.has_quality and case.labels == "multi-label"):
+        labels[:1, :1] = 0  # targets above 0 everywhere are refused
     float_type = getattr(torch, "float32" if case.label_type == "bool" else case.label_type)
     extra = []
-    if case.tested.takes_quality:
+    if case.has_quality:
         quality = torch.rand(sample_shape, generator=generator, dtype=torch.float64)
         extra.append(quality.where(quality > 0.1, 0.0).where(quality < 0.9, 1.0).to(float_type))
     if case.wrapper == "distillation":
@@ -352,6 +369,8 @@ def draw_case(random: Random) -> LossCase:
     labels, label_type = "indices", random.choice(DTYPES)
     if tested.takes_soft and wrapper != "objectness" and random.random() < 0.3:
         labels = "soft"
+    elif tested.takes_targets and random.random() < 0.3:
+        labels = "soft targets"
     elif not (tested.is_softmax or is_grouped) and random.random() < 0.3:
         labels, label_type = "multi-label", random.choice([*DTYPES, "bool"])
     ignore_index = random.choice([IGNORE, IGNORE, IGNORE, 255, -1, -7, num_classes])
@@ -364,7 +383,8 @@ def draw_case(random: Random) -> LossCase:
         wrapper,
         wrapper_options,
         labels,
-        label_type,
+        with_quality=tested.takes_targets and labels != "soft targets" and flag(random, 0),
+        label_type=label_type,
         has_ignored=labels == "indices" and flag(random, 0),
         ignore_index=ignore_index,
         ignored_content=random.choice([0.0, 1e4, math.inf, -math.inf, math.nan]),

@@ -22,6 +22,7 @@ ILLEGAL: dict[str, tuple[Any, ...]] = {
     "mapping": ("cubic", 3, None),
     "indicator": ("both", None),
     "label_smoothing": (1, -0.1, *NO_NUMBERS),
+    "negative_balance": (-0.1, *NO_NUMBERS),
     "beta": (1, -0.1, *NO_NUMBERS),
     "positive_balance": (1.5, -0.1, *NO_NUMBERS),
     "base_focus": (0, *NO_NUMBERS),
@@ -33,7 +34,10 @@ ILLEGAL: dict[str, tuple[Any, ...]] = {
     "category_frequency": NO_VECTORS,
     "num_classes": (0, -1, 2.0, True, "3", None),
 }
-UNCHECKED = {"reweight_positive", "reweight_negative", "focusing", "weighting", "background"}  # any truth value
+UNCHECKED = {
+    *("reweight_positive", "reweight_negative", "focusing", "weighting", "background"),
+    *("constant_weight", "quality_weight"),
+}  # any truth value
 
 NO_NORMALIZERS = (
     *(0, -1.0, math.nan, math.inf, "1", True, [1.0]),
@@ -43,6 +47,7 @@ NO_NORMALIZERS = (
 MISUSES = (
     *("option", "label too large", "label too small", "labels of another type", "labels of another shape"),
     *("value for a logit", "normalizer", "logits of another type", "logits of another shape", "quality", "teacher"),
+    "smoothed targets",
 )
 
 
@@ -90,8 +95,15 @@ def spoil(case: LossCase, batch: Batch) -> Batch | None:
         return replace(batch, logits=random.choice([logits.detach().nan_to_num(0).long(), logits.tolist(), None]))
     if case.misuse == "logits of another shape":
         return spoil_shape(case, batch, random)
-    if case.misuse == "quality" and case.tested.takes_quality and batch.extra[0].numel():
-        return replace(batch, extra=[spoiled_quality(batch.extra[0], random)])
+    if case.misuse == "quality" and case.has_quality and batch.extra[0].numel():
+        wrong = spoiled_quality(batch.extra[0], random)
+        is_needed = case.tested.needs_quality and case.labels == "indices"
+        return None if wrong is None and not is_needed else replace(batch, extra=[wrong])
+    if case.misuse == "smoothed targets":
+        has_statistics = issubclass(case.tested.loss_class, equigrad.EqualizationLoss)
+        if case.labels != "soft targets" or not has_statistics or case.num_classes <= 2 or labels.numel() == 0:
+            return None
+        return replace(batch, labels=labels.clamp(min=0.01))
     if case.misuse == "teacher" and case.wrapper == "distillation":
         teacher = batch.extra[0]
         wrong = random.choice([teacher.long(), teacher[:, :0], teacher.unsqueeze(0), None])

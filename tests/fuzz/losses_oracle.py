@@ -89,15 +89,15 @@ def focus_and_weight(
 
 
 def binary_cross_entropy(inputs: Inputs, loss: nn.Module, weight: Any = None) -> Formula:
-    z, labels, _, ignore_index, _ = inputs
+    z, labels, quality, ignore_index, _ = inputs
     vector = None if weight is None else vector_of(weight)
-    return reference.binary_cross_entropy(z, labels, vector, ignore_index=ignore_index), greatest(vector)
+    return reference.binary_cross_entropy(z, labels, vector, quality, ignore_index=ignore_index), greatest(vector)
 
 
 def sigmoid_equalization(inputs: Inputs, loss: Any, half_life: Any = None, **options: Any) -> Formula:
-    z, labels, _, ignore_index, _ = inputs
+    z, labels, quality, ignore_index, _ = inputs
     q, r = sigmoid_weights(loss.statistics, **options)
-    return reference.sigmoid_equalization(z, labels, q, r, ignore_index=ignore_index), greatest(q)
+    return reference.sigmoid_equalization(z, labels, q, r, quality, ignore_index=ignore_index), greatest(q)
 
 
 def focal(
@@ -152,6 +152,36 @@ def equalized_quality_focal(inputs: Inputs, loss: Any, half_life: Any = None, **
     values = reference.equalized_quality_focal(z, labels, quality, focus, weight, ignore_index=ignore_index)
     gain = greatest(weight) * (1 + greatest(focus)) ** 2 * steepness_of_quality(inputs, float(focus.min()))
     return values, gain
+
+
+def varifocal(
+    inputs: Inputs,
+    loss: nn.Module,
+    focus: float = 2.0,
+    negative_balance: float = 0.75,
+    constant_weight: bool = False,
+    quality_weight: bool = True,
+) -> Formula:
+    z, labels, quality, ignore_index, _ = inputs
+    arguments = (z, labels, quality, focus, negative_balance, constant_weight, quality_weight)
+    values = reference.varifocal(*arguments, ignore_index=ignore_index)
+    return values, max(1.0, negative_balance) * (1 + focus) ** 2
+
+
+def equalized_varifocal(
+    inputs: Inputs,
+    loss: Any,
+    negative_balance: float = 0.75,
+    constant_weight: bool = False,
+    quality_weight: bool = True,
+    half_life: Any = None,
+    **options: Any,
+) -> Formula:
+    z, labels, quality, ignore_index, _ = inputs
+    focus, weight = focus_and_weight(loss.statistics, **options)
+    arguments = (z, labels, quality, focus, weight, negative_balance, constant_weight, quality_weight)
+    values = reference.equalized_varifocal(*arguments, ignore_index=ignore_index)
+    return values, max(1.0, negative_balance) * greatest(weight) * (1 + greatest(focus)) ** 2
 
 
 def steepness_of_quality(inputs: Inputs, focus: float) -> float:
@@ -287,6 +317,8 @@ FORMULAS = {
     "EqualizedFocalLoss": equalized_focal,
     "QualityFocalLoss": quality_focal,
     "EqualizedQualityFocalLoss": equalized_quality_focal,
+    "VarifocalLoss": varifocal,
+    "EqualizedVarifocalLoss": equalized_varifocal,
     "FocalEqualizationLoss": focal_equalization,
     "GradientBlockingLoss": gradient_blocking,
     "FederatedLoss": federated,
@@ -321,7 +353,7 @@ def terms(case: LossCase, criterion: Any, batch: Batch, z: Tensor) -> list[Term]
         if case.tested.is_softmax:
             labels = labels.masked_fill(labels == BACKGROUND, ignore_index)
             num_counted = float((labels != ignore_index).sum())
-    quality = batch.extra[0] if case.tested.takes_quality else None
+    quality = batch.extra[0] if case.has_quality else None
     inputs = Inputs(category_logits, labels, quality, ignore_index, case.mode == "train")
     values, gain = FORMULAS[case.loss](inputs, loss, **case.options)
     share = 1.0
@@ -398,7 +430,7 @@ def stored_rounding(case: LossCase, dtype: torch.dtype, gradient: Tensor, parts:
 def recorded_sums(
     case: LossCase, loss: Any, batch: Batch, values: Tensor, divisor: float, z: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """|d loss / d logits| summed over labelled entries and over all others; soft labels as the sum of hard ones."""
+    """|d loss / d logits| summed over positive entries and over all others; probabilities as the sum of hard labels."""
     num_classes = case.num_classes
     labels = batch.labels
     if case.wrapper == "objectness" and case.tested.is_softmax:
@@ -414,6 +446,7 @@ def recorded_sums(
         probs = torch.where(counted.unsqueeze(-1) > 0, probs, 0.0)
         positive, negative = target * (1 - probs), (target.sum(-1, keepdim=True) - target) * probs
         return positive.flatten(0, -2).sum(0) / divisor, negative.flatten(0, -2).sum(0) / divisor
+    y = (y > 0).double()  # a target above 0 is a positive
     entries = gradient_of(values.sum() / divisor, z)[:, :num_classes].movedim(1, -1).abs()
     return (entries * y).flatten(0, -2).sum(0), (entries * (1 - y)).flatten(0, -2).sum(0)
 

@@ -32,8 +32,8 @@ def test_every_exported_loss_is_fuzzed():
 class WrongLoss(equigrad.BinaryCrossEntropyLoss):
     """A thousandth too large for more than three categories."""
 
-    def forward(self, logits, labels, *, normalizer=None):
-        loss = super().forward(logits, labels, normalizer=normalizer)
+    def forward(self, logits, labels, quality=None, *, normalizer=None):
+        loss = super().forward(logits, labels, quality, normalizer=normalizer)
         return loss * 1.001 if logits.shape[1] > 3 else loss
 
 

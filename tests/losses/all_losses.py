@@ -72,6 +72,7 @@ CASES = {
     "VFL, constant weight": Case(equigrad.VarifocalLoss, options={"constant_weight": True}, takes_quality=True),
     "EVFL": Case(equigrad.EqualizedVarifocalLoss, (4,), takes_quality=True),
     "EVFL, constant weight": Case(equigrad.EqualizedVarifocalLoss, (4,), {"constant_weight": True}, takes_quality=True),
+    "VFL, plain positives": Case(equigrad.VarifocalLoss, options={"quality_weight": False}, takes_quality=True),
     "FL + EQL": Case(equigrad.FocalEqualizationLoss, (4,)),
     "Grad-Blocking": Case(equigrad.GradientBlockingLoss, (FREQUENCY,), {"threshold": 0.05}),
     "federated": Case(equigrad.FederatedLoss, (COUNTS,), {"num_sampled": 2}),

@@ -13,6 +13,7 @@ from equigrad import (
     IGNORE,
     EqualizedFocalLoss,
     EqualizedQualityFocalLoss,
+    EqualizedVarifocalLoss,
     GradientStatistics,
     SigmoidEqualizationLoss,
     SoftmaxEqualizationLoss,
@@ -29,6 +30,8 @@ CASES = {
     "efl_normalizer": (EqualizedFocalLoss, {}, True),
     "eqfl_normalizer": (EqualizedQualityFocalLoss, {}, True),
     "eqfl_mean": (EqualizedQualityFocalLoss, {}, False),
+    "evfl_normalizer": (EqualizedVarifocalLoss, {"constant_weight": True}, True),
+    "evfl_mean": (EqualizedVarifocalLoss, {}, False),
 }
 # Rows of rank 0 and 1 in each step: unequal, and a rank without any.
 ROWS = [(5, 9), (0, 7), (4, 0), (6, 6)]
@@ -53,7 +56,7 @@ def run(case, part, world_size):
         logits, labels, quality = batch(step)
         num_positive = max(1, int((labels >= 0).sum()))
         rows = part(step)
-        extra = [quality[rows]] if loss_class is EqualizedQualityFocalLoss else []
+        extra = [quality[rows]] if loss_class in (EqualizedQualityFocalLoss, EqualizedVarifocalLoss) else []
         normalizer = num_positive / world_size if has_normalizer else None
         criterion(logits[rows].requires_grad_(), labels[rows], *extra, normalizer=normalizer).backward()
         history.append(torch.stack([criterion.statistics.positive, criterion.statistics.negative]))
@@ -90,6 +93,16 @@ def sizes_of_collectives(sizes):
         yield
     finally:
         dist.all_reduce = original
+
+
+def run_with_soft_targets(part):
+    """Training with soft targets as a dense head has them."""
+    criterion = SigmoidEqualizationLoss(4)
+    for step in range(len(ROWS)):
+        logits, labels, quality = batch(step)
+        targets = torch.where(labels.unsqueeze(1) == torch.arange(4), quality.unsqueeze(1), 0.0)
+        criterion(logits[part(step)].requires_grad_(), targets[part(step)]).backward()
+    return criterion.state_dict()
 
 
 def run_with_a_bad_batch(part):
@@ -154,6 +167,7 @@ def rank_main(rank, folder):
     results = {case: run(case, part, world_size=2) for case in CASES}
     results["published"] = published(rank)
     results["bad batch"] = run_with_a_bad_batch(part)
+    results["soft targets"] = run_with_soft_targets(part)
     results["own divisors"], results["sizes"] = run_in_calls({}, part)
     results["shared divisor"], results["shared sizes"] = run_in_calls({"reduction": "sum"}, part)
     torch.save(results, f"{folder}/{rank}.pt")
@@ -173,6 +187,12 @@ def test_two_ranks_equal_one_on_the_joined_batch(ranks, case):
     alone = run(case, lambda step: slice(None), world_size=1)
     assert_close(ranks[0][case], alone, rtol=1e-12, atol=1e-14)
     assert_close(ranks[1][case], ranks[0][case], rtol=0, atol=0)
+
+
+def test_soft_targets_on_two_ranks_are_those_of_the_joined_batch(ranks):
+    alone = run_with_soft_targets(lambda step: slice(None))
+    assert_close(ranks[0]["soft targets"], alone, rtol=1e-12, atol=1e-14)
+    assert_close(ranks[1]["soft targets"], ranks[0]["soft targets"], rtol=0, atol=0)
 
 
 def test_a_bad_batch_of_one_rank_is_left_out_on_all(ranks):

@@ -17,6 +17,7 @@ LOSSES = {
     losses.SigmoidEql: equigrad.SigmoidEqualizationLoss,
     losses.Efl: equigrad.EqualizedFocalLoss,
     losses.Eqfl: equigrad.EqualizedQualityFocalLoss,
+    losses.Evfl: equigrad.EqualizedVarifocalLoss,
     losses.QualityFocal: equigrad.QualityFocalLoss,
     losses.FocalEql: equigrad.FocalEqualizationLoss,
     losses.GradientBlocking: equigrad.GradientBlockingLoss,
@@ -65,7 +66,10 @@ def test_defaults_are_those_of_the_loss(settings):
         assert field.default == (MISSING if default is inspect.Parameter.empty else default), field.name
 
 
-@pytest.mark.parametrize("settings", [losses.SoftmaxEql, losses.SigmoidEql, losses.Efl, losses.Eqfl, losses.FocalEql])
+@pytest.mark.parametrize(
+    "settings",
+    [losses.SoftmaxEql, losses.SigmoidEql, losses.Efl, losses.Eqfl, losses.Evfl, losses.FocalEql],
+)
 def test_every_hyper_parameter_of_an_equalization_loss_can_be_set(settings):
     parameters = inspect.signature(LOSSES[settings]).parameters.keys() - NOT_SETTINGS
     assert {field.name for field in fields(settings)} == parameters

@@ -16,6 +16,7 @@ from equigrad.losses.equalization import (
 from equigrad.losses.grouped_softmax import GroupedSoftmaxLoss, GroupedSoftmaxScores
 from equigrad.losses.inputs import Reduction
 from equigrad.losses.mappings import Mapping, MappingName
+from equigrad.losses.mixed_labels import mixed_labels
 from equigrad.losses.multi_label import (
     BinaryCrossEntropyLoss,
     EffectiveClassMarginLoss,
@@ -69,4 +70,5 @@ __all__ = [
     "VarifocalLoss",
     "WithObjectness",
     "effective_number_weights",
+    "mixed_labels",
 ]

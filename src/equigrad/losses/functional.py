@@ -50,6 +50,7 @@ def binary_cross_entropy(
     quality: Tensor | None = None,
     soft_targets: bool = False,
     weigh_by_quality: bool = False,
+    focus_positives: bool = True,
     constant_weight: bool = False,
     foreground_weight: PerCategory | None = None,
     weight: PerCategory | None = None,
@@ -79,6 +80,7 @@ def binary_cross_entropy(
         soft_targets: whether floating labels of the logits' shape, without a quality, are y' itself, in [0, 1]. An
             entry is positive, y = 1, where y' > 0.
         weigh_by_quality: positive entries weigh y', whatever their distance.
+        focus_positives: False leaves positive entries without |y' - p|^gamma.
         constant_weight: |y' - p|^gamma is a constant of the step, and not differentiated.
         foreground_weight: times r_j, on the negative entries of samples that have a category.
         weight: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
@@ -116,6 +118,7 @@ def binary_cross_entropy(
                 quality=quality,
                 soft_targets=is_soft,
                 weigh_by_quality=weigh_by_quality,
+                focus_positives=focus_positives,
                 constant_weight=constant_weight,
                 foreground_weight=foreground_weight,
                 weight=weight,
@@ -148,7 +151,7 @@ def binary_cross_entropy(
         None if weight is None else run.vector(weight),
     )
     focus_vector = None if focus is None else run.vector(focus)
-    modulation = Modulation(weigh_by_quality, constant_weight)
+    modulation = Modulation(weigh_by_quality, constant_weight, not focus_positives)
     if quality is not None:
         check_quality(logits, labels, quality)
         quality = run.flatten(quality)

@@ -206,12 +206,12 @@ def refuse_smoothed_targets(logits: Tensor, labels: Tensor, quality: Tensor | No
     An entry with a target above 0 is a positive. Without a negative the ratio is infinite, and a loss that follows it
     would be the plain one for ever. A mixture of samples may well cover one or two categories.
     """
-    if not has_target_matrix(logits, labels) or logits.shape[1] <= 2 or labels.numel() == 0:
+    if not has_target_matrix(logits, labels) or labels.numel() == 0 or logits.dim() < 2 or logits.shape[1] <= 2:
         return
     is_host = labels.is_cpu and not torch.compiler.is_compiling()
     if is_host and bool((labels[:1] == 0).any()):  # one sample shows it, as a rule
         return
-    soft = labels if quality is None else quality
+    soft = quality if isinstance(quality, Tensor) else labels
     is_smoothed = (labels > 0).all() & ((soft > 0) & (soft < 1)).any()
     message = (
         f"soft targets must be 0 for the categories that a sample does not have, got targets above 0 in all "

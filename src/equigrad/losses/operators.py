@@ -25,8 +25,8 @@ Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 SCHEMAS: dict[Callable[..., Any], str] = {
     functional.binary_cross_entropy: "Tensor? positive_weight=None, Tensor? negative_weight=None, "
     "float? positive_balance=None, Tensor? focus=None, Tensor? quality=None, bool soft_targets=False, "
-    "bool weigh_by_quality=False, bool constant_weight=False, Tensor? foreground_weight=None, "
-    "Tensor? weight=None, Tensor? margin=None, float scale=1.0",
+    "bool weigh_by_quality=False, bool focus_positives=True, bool constant_weight=False, "
+    "Tensor? foreground_weight=None, Tensor? weight=None, Tensor? margin=None, float scale=1.0",
     functional.cross_entropy: "Tensor? margin=None, Tensor? weight=None, Tensor? label_margin=None, float scale=1.0, "
     "float label_smoothing=0.0",
     functional.seesaw_cross_entropy: "Tensor? category_counts=None, float mitigation=0.8, float compensation=2.0, "

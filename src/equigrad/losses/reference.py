@@ -63,11 +63,18 @@ def quality_focal_costs(z: Tensor, target: Tensor, focus: PerCategory) -> Tensor
 
 
 def varifocal_costs(
-    z: Tensor, y: Tensor, target: Tensor, focus: PerCategory, negative_balance: float, constant_weight: bool
+    z: Tensor,
+    y: Tensor,
+    target: Tensor,
+    focus: PerCategory,
+    negative_balance: float,
+    constant_weight: bool,
+    quality_weight: bool,
 ) -> Tensor:
     """Varifocal loss of each entry: y' BCE(p, y') if it is positive, else alpha p^gamma BCE(p, 0), (N, ..., C)."""
     modulation = (focus * F.logsigmoid(z.detach() if constant_weight else z)).exp()
-    return torch.where(y > 0, target, negative_balance * modulation) * binary_costs(z, target)
+    own_weight = target if quality_weight else torch.ones_like(target)
+    return torch.where(y > 0, own_weight, negative_balance * modulation) * binary_costs(z, target)
 
 
 def sample_weights(y: Tensor, weight: PerCategory | None) -> PerCategory:
@@ -211,12 +218,21 @@ def varifocal(
     focus: PerCategory = 2.0,
     negative_balance: float = 0.75,
     constant_weight: bool = False,
+    quality_weight: bool = True,
     *,
     ignore_index: int = IGNORE,
 ) -> Tensor:
     r"""`VarifocalLoss`: $L_i = \sum_j (y' y_i^j + \alpha p^\gamma (1 - y_i^j)) \, BCE(p, y')$."""
     return equalized_varifocal(
-        logits, labels, quality, focus, 1.0, negative_balance, constant_weight, ignore_index=ignore_index
+        logits,
+        labels,
+        quality,
+        focus,
+        1.0,
+        negative_balance,
+        constant_weight,
+        quality_weight,
+        ignore_index=ignore_index,
     )
 
 
@@ -228,13 +244,15 @@ def equalized_varifocal(
     focus_weight: PerCategory,
     negative_balance: float = 0.75,
     constant_weight: bool = False,
+    quality_weight: bool = True,
     *,
     ignore_index: int = IGNORE,
 ) -> Tensor:
     r"""`EqualizedVarifocalLoss`: $L_i = \sum_j w^j (y' y_i^j + \alpha p^{\gamma^j} (1 - y_i^j)) \, BCE(p, y')$."""
     z, y, counted = samples(logits, labels, ignore_index)
     target = soft_targets(y, quality)
-    values = (focus_weight * varifocal_costs(z, y, target, focus, negative_balance, constant_weight)).sum(-1)
+    costs = varifocal_costs(z, y, target, focus, negative_balance, constant_weight, quality_weight)
+    values = (focus_weight * costs).sum(-1)
     return (counted * values).to(z.dtype)
 
 

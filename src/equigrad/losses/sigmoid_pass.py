@@ -39,6 +39,7 @@ class Modulation(NamedTuple):
 
     by_quality: bool = False
     is_constant: bool = False
+    is_plain: bool = False  # of positives
 
 
 class EntryWeights(NamedTuple):
@@ -185,7 +186,7 @@ def add_positives(
             own_focus = None if focus is None else focus.take(index)
             loss, gradient = quality_terms(logit, own_focus, own_quality, modulation)
             gradient = -gradient
-        elif focus is None or modulation.by_quality:
+        elif focus is None or modulation.by_quality or modulation.is_plain:
             error = logit.neg_()
             loss, gradient = softplus(error), error.sigmoid_()
         else:
@@ -238,7 +239,7 @@ def add_multi_label(
             loss, slope = focal_terms(logits, focus, modulation.is_constant)
         if own_quality is not None:
             own_loss, own_slope = quality_terms(logits, focus, own_quality, modulation)
-        elif focus is None or modulation.by_quality:
+        elif focus is None or modulation.by_quality or modulation.is_plain:
             own_loss, own_slope = softplus(-logits), torch.sigmoid(-logits).neg_()
         else:
             own_loss, own_slope = focal_terms(-logits, focus, modulation.is_constant)
@@ -280,7 +281,7 @@ def quality_terms(
     error = torch.where(logits > 0, 1 - quality - other_prob, prob - quality)  # exact where p and y' are near 1
     if modulation.by_quality:
         return quality * cost, quality * error
-    if focus is None:
+    if focus is None or modulation.is_plain:
         return cost, error
     distance = error.abs()
     factor = distance**focus

@@ -21,6 +21,7 @@ class VarifocalLoss(CategoryLoss):
         focus: gamma.
         negative_balance: alpha.
         constant_weight: True does not differentiate p^gamma, as in RT-DETR; VarifocalNet does.
+        quality_weight: False gives positives the weight 1 in place of y', as in the losses of DEIM and RF-DETR.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """
@@ -33,6 +34,7 @@ class VarifocalLoss(CategoryLoss):
         focus: float = 2.0,
         negative_balance: float = 0.75,
         constant_weight: bool = False,
+        quality_weight: bool = True,
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE,
     ) -> None:
@@ -42,6 +44,7 @@ class VarifocalLoss(CategoryLoss):
         self.focus = focus
         self.negative_balance = negative_balance
         self.constant_weight = constant_weight
+        self.quality_weight = quality_weight
 
     def forward(
         self,
@@ -64,7 +67,8 @@ class VarifocalLoss(CategoryLoss):
             focus=self.focus,
             quality=quality,
             soft_targets=True,
-            weigh_by_quality=True,
+            weigh_by_quality=self.quality_weight,
+            focus_positives=False,
             constant_weight=self.constant_weight,
             objectness=objectness,
             **self.options(normalizer),
@@ -77,6 +81,7 @@ class VarifocalLoss(CategoryLoss):
                 self.focus,
                 self.negative_balance,
                 self.constant_weight,
+                self.quality_weight,
                 ignore_index=self.ignore_index,
             )
         return loss
@@ -95,6 +100,7 @@ class EqualizedVarifocalLoss(EqualizationLoss):
         focus_scale: s, the largest extra focus; 0 is the varifocal loss that keeps the statistics.
         negative_balance: alpha.
         constant_weight: True does not differentiate p^gamma, as in RT-DETR; VarifocalNet does.
+        quality_weight: False gives positives the weight 1 in place of y', as in the losses of DEIM and RF-DETR.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
@@ -110,6 +116,7 @@ class EqualizedVarifocalLoss(EqualizationLoss):
         focus_scale: float = 8.0,
         negative_balance: float = 0.75,
         constant_weight: bool = False,
+        quality_weight: bool = True,
         half_life: float | None = None,
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE,
@@ -122,6 +129,7 @@ class EqualizedVarifocalLoss(EqualizationLoss):
         self.focus_scale = focus_scale
         self.negative_balance = negative_balance
         self.constant_weight = constant_weight
+        self.quality_weight = quality_weight
 
     def category_weights(self) -> tuple[Tensor, Tensor]:
         """Focus (gamma^j) and weight (w^j) of the categories, (C,) each."""
@@ -151,7 +159,8 @@ class EqualizedVarifocalLoss(EqualizationLoss):
             focus=focus,
             quality=quality,
             soft_targets=True,
-            weigh_by_quality=True,
+            weigh_by_quality=self.quality_weight,
+            focus_positives=False,
             constant_weight=self.constant_weight,
             objectness=objectness,
             **self.options(normalizer),
@@ -166,6 +175,7 @@ class EqualizedVarifocalLoss(EqualizationLoss):
                 held(weight),
                 self.negative_balance,
                 self.constant_weight,
+                self.quality_weight,
                 ignore_index=self.ignore_index,
             )
         return loss

@@ -42,6 +42,8 @@ DetectionMethodName = Literal[
     "efl",
     "qfl",
     "eqfl",
+    "vfl",
+    "evfl",
     "sigmoid",
     "ce",
     "norcal",

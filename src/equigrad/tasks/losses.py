@@ -162,6 +162,31 @@ class QualityFocal:
 
 
 @dataclass(frozen=True)
+class Evfl:
+    """Equalized varifocal loss: a positive weighs its quality, a negative as much as it is wrong.
+
+    Args:
+        base_focus: gamma_b.
+        focus_scale: s, the largest extra focus; 0 is varifocal loss that keeps the statistics.
+        negative_balance: alpha, of negatives.
+        constant_weight: True does not differentiate the weight of negatives, as in RT-DETR.
+        quality_weight: False gives positives the weight 1 in place of their quality.
+        half_life: updates after which a gradient counts half; None never forgets.
+    """
+
+    base_focus: float = 2.0
+    focus_scale: float = 8.0
+    negative_balance: float = 0.75
+    constant_weight: bool = False
+    quality_weight: bool = True
+    half_life: float | None = None
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return equigrad.EqualizedVarifocalLoss(counts.num_classes, **vars(self))
+
+
+@dataclass(frozen=True)
 class FocalEql:
     """FL + EQL: Sigmoid-EQL's weights on the focal loss.
 
@@ -339,7 +364,7 @@ ClassifierLoss = (
 )
 """Losses of images and of pixels."""
 
-DenseLoss = SigmoidEql | Efl | Eqfl | QualityFocal | FocalEql
+DenseLoss = SigmoidEql | Efl | Eqfl | Evfl | QualityFocal | FocalEql
 """Losses of one-stage detectors."""
 
 RoILoss = CrossEntropy | SigmoidEql | GradientBlocking | GroupedSoftmax | WithObjectness

@@ -8,7 +8,7 @@ from torch import nn
 from equigrad.decoupling import align, learn_scales, retrain_classifier
 from equigrad.models.classification.cosine_classifier import CosineClassifier
 from equigrad.models.detection.two_stage.roi_head import RoIClassifier
-from equigrad.tasks.losses import ClassifierLoss, DenseLoss, Distillation, Eqfl, QualityFocal, RoILoss
+from equigrad.tasks.losses import ClassifierLoss, DenseLoss, Distillation, Eqfl, Evfl, QualityFocal, RoILoss
 from equigrad.tasks.samplers import SamplerKind
 from equigrad.tasks.scores import ClassifierScores, RoIScores, Softmax
 
@@ -104,7 +104,7 @@ class DenseMethod:
     @property
     def with_quality(self) -> bool:
         """Whether the loss takes the IoU of the positives."""
-        return isinstance(self.loss, Eqfl | QualityFocal)
+        return isinstance(self.loss, Eqfl | Evfl | QualityFocal)
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,28 @@ def test_focal_losses(golden, interpreted, name):
     assert_steps([step for (step,) in replayed], case["steps"])
 
 
+def replay_varifocal(case, constant_weight):
+    result = binary_cross_entropy(
+        tensor(case["logits"]),
+        torch.tensor(case["labels"]),
+        negative_weight=case["alpha"],
+        focus=case["gamma"],
+        quality=tensor(case["quality"]),
+        weigh_by_quality=True,
+        constant_weight=constant_weight,
+        reduction="sum",
+    ).run()
+    return result.loss, backward(result)
+
+
+@pytest.mark.parametrize(("key", "constant_weight"), [("differentiated", False), ("constant", True)])
+def test_varifocal_losses(golden, interpreted, key, constant_weight):
+    case = golden("varifocal")
+    loss, gradient = interpreted(replay_varifocal, case, constant_weight)
+    assert_close(loss.item(), case[key]["loss_sum"], rtol=1e-9, atol=0)
+    assert_close(gradient, tensor(case[key]["gradient"]), rtol=1e-9, atol=1e-12)
+
+
 def test_efl_on_two_ranks(golden, interpreted):
     """Their statistics are `world_size` times ours, a factor that cancels in the ratio."""
     case = golden("efl_two_ranks")

@@ -32,6 +32,42 @@ def test_a_loss_trains_the_same_with_every_kernel(interpreted, name, reduction):
     assert_close(train(name, "torch", reduction=reduction), expected)
 
 
+def train_on_soft_targets(name, kernels):
+    """The same with the soft targets of a dense head."""
+    os.environ["EQUIGRAD_KERNELS"] = kernels
+    try:
+        loss, steps = CASES[name].build(), []
+        for seed in range(3):
+            logits, _, quality = CASES[name].batch(2, 5, seed=seed)
+            targets = quality.unsqueeze(1) * (logits.detach().sin() > 0.6)
+            value = loss(logits, targets)
+            steps.append((value.detach(), *torch.autograd.grad(value, logits)))
+        return steps, dict(loss.state_dict())
+    finally:
+        del os.environ["EQUIGRAD_KERNELS"]
+
+
+@pytest.mark.parametrize("name", ["BCE of qualities", "Sigmoid-EQL of qualities", "EQFL", "VFL", "EVFL"])
+def test_soft_targets_train_the_same_with_every_kernel(interpreted, name):
+    expected = train_on_soft_targets(name, "blocks")
+    assert_close(interpreted(train_on_soft_targets, name, "triton"), expected)
+    assert_close(train_on_soft_targets(name, "torch"), expected)
+
+
+def refuses_smoothed_targets(name):
+    os.environ["EQUIGRAD_KERNELS"] = "triton"
+    try:
+        CASES[name].build()(torch.zeros(5, 4), torch.full((5, 4), 0.1))
+    except ValueError as error:
+        return str(error)
+    finally:
+        del os.environ["EQUIGRAD_KERNELS"]
+
+
+def test_smoothed_targets_are_refused_before_a_kernel_runs(interpreted):
+    assert "leave out label smoothing" in interpreted(refuses_smoothed_targets, "EQFL")
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("name", ["Sigmoid-EQL", "Softmax-EQL", "EFL", "EQFL"])
 def test_maps_and_lower_precision_train_the_same(interpreted, name, dtype):

@@ -78,13 +78,14 @@ def test_margin_scale_and_weights_of_samples_are_those_of_the_pass_over_blocks(c
     assert_result(result, functional_result(batch.logits, batch.labels, **options), batch.dtype)
 
 
-VARIFOCAL = {"weigh_by_quality": True, "constant_weight": False}
+VARIFOCAL = {"weigh_by_quality": True, "focus_positives": False, "constant_weight": False}
 SOFT_FORMULAS = {
     "bce": {},
     "quality focal": {"focus": 2.5},
     "quality focal, constant weight": {"focus": 2.5, "constant_weight": True},
     "varifocal": {"focus": 2.5, **VARIFOCAL},
     "varifocal, constant weight": {"focus": 2.5, **VARIFOCAL, "constant_weight": True},
+    "varifocal, plain positives": {"focus": 2.5, "focus_positives": False},
 }
 
 

@@ -19,7 +19,10 @@ def test_every_method_trains_a_detector(name):
     assert all(loss.isfinite() for loss in losses.values())
 
 
-@pytest.mark.parametrize(("name", "plain"), [("fl", equigrad.FocalLoss()), ("qfl", equigrad.QualityFocalLoss())])
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("fl", equigrad.FocalLoss()), ("qfl", equigrad.QualityFocalLoss()), ("vfl", equigrad.VarifocalLoss())],
+)
 def test_the_scale_zero_is_the_plain_loss_with_its_gradients_watched(name, plain):
     method = METHODS[name]
     logits, labels, quality = torch.randn(9, 4), torch.tensor([0, 1, 2, 3, -1, -1, 0, 0, 1]), torch.rand(9)

@@ -37,6 +37,7 @@ def binary_cross_entropy(
     scale: float = 1.0,
     soft_targets: bool = False,
     weigh_by_quality: bool = False,
+    focus_positives: bool = True,
     constant_weight: bool = False,
     objectness: bool = False,
     reduction: FusedReduction = "mean",
@@ -62,6 +63,7 @@ def binary_cross_entropy(
         scale: s.
         soft_targets: whether targets may lie between 0 and 1. They are y' then, and positive where they are above 0.
         weigh_by_quality: positive entries weigh y', whatever their distance. Needs a focus.
+        focus_positives: False leaves positive entries without |y' - p|^gamma.
         constant_weight: |y' - p|^gamma is not differentiated.
         objectness: whether the last of C + 1 columns is objectness: plain, positive where a sample has a category, and
             in no sum. Class indices only.
@@ -99,6 +101,7 @@ def binary_cross_entropy(
         "SCALE": scale,
         "IS_SOFT": soft_targets,
         "BY_QUALITY": weigh_by_quality,
+        "IS_PLAIN": not focus_positives,
         "IS_CONSTANT": constant_weight,
         "HAS_OBJECTNESS": objectness,
         "BLOCK_S": tiles.block_samples,
@@ -161,6 +164,7 @@ def sigmoid_kernel(
     SAMPLE_WEIGHT: tl.constexpr,
     IS_SOFT: tl.constexpr,
     BY_QUALITY: tl.constexpr,
+    IS_PLAIN: tl.constexpr,
     IS_CONSTANT: tl.constexpr,
     HAS_OBJECTNESS: tl.constexpr,
     BLOCK_S: tl.constexpr,
@@ -254,9 +258,10 @@ def sigmoid_kernel(
             slope = modulation * error
             if not IS_CONSTANT:
                 slope += modulation * gamma * rate * cost
-            if BY_QUALITY:
-                modulation = tl.where(is_positive, target, modulation)
-                slope = tl.where(is_positive, target * error, slope)
+            if BY_QUALITY or IS_PLAIN:
+                own_modulation = target if BY_QUALITY else 1.0
+                modulation = tl.where(is_positive, own_modulation, modulation)
+                slope = tl.where(is_positive, own_modulation * error, slope)
             modulated = modulation * cost
             if HAS_OBJECTNESS:
                 slope = tl.where(is_objectness, error, slope)

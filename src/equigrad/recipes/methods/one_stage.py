@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from equigrad.tasks.losses import Efl, Eqfl, FocalEql, QualityFocal, SigmoidEql
+from equigrad.tasks.losses import Efl, Eqfl, Evfl, FocalEql, QualityFocal, SigmoidEql
 from equigrad.tasks.methods import DenseMethod
 
-DenseMethodName = Literal["bce", "fl", "fl_eql", "efl", "qfl", "eqfl"]
+DenseMethodName = Literal["bce", "fl", "fl_eql", "efl", "qfl", "eqfl", "vfl", "evfl"]
 
 # With every factor at its base the equalized losses are the plain ones, and watch the gradients for the page.
 METHODS: dict[DenseMethodName, DenseMethod] = {
@@ -15,6 +15,8 @@ METHODS: dict[DenseMethodName, DenseMethod] = {
     "efl": DenseMethod(Efl()),
     "qfl": DenseMethod(Eqfl(focus_scale=0.0)),
     "eqfl": DenseMethod(Eqfl()),
+    "vfl": DenseMethod(Evfl(focus_scale=0.0)),
+    "evfl": DenseMethod(Evfl()),
 }
 
 SOFT_BCE = DenseMethod(QualityFocal(focus=0.0))
