@@ -176,6 +176,9 @@ def test_what_does_not_fit_is_refused():
         equalize(runs.faster_rcnn(), loss, SIGMOID, first_label=0)
     with pytest.raises(ValueError, match="first_label must be 0 or 1, got 2"):
         equalize(runs.retinanet(), loss, SIGMOID, first_label=2)
+    for model in (runs.faster_rcnn_run().module, runs.retinanet_run().module, runs.fcos_run().module):
+        with pytest.raises(ValueError, match="has a loss of equigrad already"):
+            equalize(model, loss, SIGMOID)
     model = runs.faster_rcnn()
     model.roi_heads.box_predictor = torch.nn.Linear(16, 4)
     with pytest.raises(TypeError, match="must be torchvision's FastRCNNPredictor, got Linear"):

@@ -1,5 +1,6 @@
 import io
 import sys
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +20,10 @@ class FakeYolo:
     """What `equalize` needs of a YOLO object before it is trained."""
 
     def __init__(self):
-        self.callbacks = {}
+        self.callbacks = defaultdict(list)
 
     def add_callback(self, event, callback):
-        self.callbacks[event] = callback
+        self.callbacks[event].append(callback)
 
 
 @pytest.fixture(scope="session")
@@ -103,6 +104,10 @@ def test_losses_that_do_not_fit_are_refused():
         equalize(FakeYolo(), torch.nn.BCELoss())
     with pytest.raises(ValueError, match="SoftmaxEqualizationLoss is a softmax loss"):
         equalize(FakeYolo(), equigrad.SoftmaxEqualizationLoss(NUM_CLASSES))
+    yolo = FakeYolo()
+    equalize(yolo, equigrad.SigmoidEqualizationLoss(NUM_CLASSES))
+    with pytest.raises(ValueError, match="has a loss of equigrad already"):
+        equalize(yolo, equigrad.SigmoidEqualizationLoss(NUM_CLASSES))
 
 
 def test_weights_of_categories_beside_the_loss_are_refused():
@@ -129,6 +134,13 @@ def test_a_side_file_holds_the_statistics_of_all_heads(tmp_path):
     assert_close(read.losses.state_dict(), equalizer.losses.state_dict())
 
 
+def test_a_loss_without_statistics_has_an_empty_side_file(tmp_path):
+    equalizer = Equalizer(equigrad.BinaryCrossEntropyLoss())
+    equalizer.save(tmp_path / "last.equigrad")
+    equalizer.load(tmp_path / "last.equigrad")
+    assert list(equalizer.losses) == ["head"]
+
+
 def test_resuming_without_the_side_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"last.equigrad: the statistics of the loss are missing"):
         Equalizer(equigrad.SigmoidEqualizationLoss(NUM_CLASSES)).load(side_file(tmp_path / "last.pt"))
@@ -142,7 +154,7 @@ def test_callbacks_can_be_pickled_for_several_gpus_and_stay_one_object():
     buffer.seek(0)
     copied = torch.load(buffer, weights_only=False)
     assert copied.keys() == {"on_train_start", "on_model_save", "teardown"}
-    assert len({id(callback.__self__) for callback in copied.values()}) == 1
+    assert len({id(callback.__self__) for callbacks in copied.values() for callback in callbacks}) == 1
 
 
 @pytest.mark.parametrize("run", ["yolov8_run", "yolo26_run"])
@@ -163,6 +175,19 @@ def test_end_to_end_models_have_statistics_for_each_head(yolo_runs):
 def test_the_criterion_of_the_trainer_computes_with_our_loss(trained):
     criterion = trained.yolo.trainer.model.criterion
     assert criterion.bce.loss is trained.loss
+
+
+@pytest.mark.parametrize("task", ["seg", "pose", "obb"])
+def test_the_loss_is_put_into_models_of_other_tasks(yolo_runs, task):
+    from ultralytics.cfg import get_cfg
+
+    model = yolo_runs.YOLO(f"yolo11n-{task}.yaml").model
+    model.args = get_cfg()
+    loss = equigrad.SigmoidEqualizationLoss(model.model[-1].nc)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = SimpleNamespace(args=model.args, model=model, device=torch.device("cpu"), optimizer=optimizer)
+    Equalizer(loss).on_train_start(trainer)
+    assert model.criterion.bce.loss is loss
 
 
 def test_the_number_of_categories_must_be_that_of_the_data(yolo_runs):

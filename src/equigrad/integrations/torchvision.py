@@ -64,8 +64,10 @@ def equalize(
     if isinstance(model, FasterRCNN):
         if first_label != 1:
             raise ValueError("the labels of an R-CNN of torchvision start at 1, 0 is its background")
+        _require_first(model.roi_heads)
         _equalize_rois(model.roi_heads, loss, scores, num_classes)
     elif isinstance(model, RetinaNet | FCOS):
+        _require_first(model.head.classification_head)
         _equalize_dense(model.head, loss, scores, num_classes, first_label)
     else:
         raise TypeError(f"model must be a FasterRCNN, RetinaNet or FCOS of torchvision, got {type(model).__name__}")
@@ -282,6 +284,11 @@ def _dense_labels(target: Target, matches: Tensor, first_label: int) -> Tensor:
     if int(labels.min()) < first_label:
         raise ValueError(f"labels start at {first_label}, got {int(labels.min())}; see first_label of equalize")
     return torch.where(matches >= 0, labels[matches.clamp(min=0)] - first_label, BACKGROUND)
+
+
+def _require_first(head: nn.Module) -> None:
+    if isinstance(head, EqualizedRoIHeads | _EqualizedColumns):
+        raise ValueError("the model has a loss of equigrad already: build it again to give it another")
 
 
 def _require_loss(loss: nn.Module) -> None:

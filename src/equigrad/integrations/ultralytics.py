@@ -46,6 +46,8 @@ def equalize(yolo: Any, loss: CategoryLoss) -> "Equalizer":
         raise TypeError(f"loss must be a category loss of equigrad, got {type(loss).__name__}")
     if not loss.takes_background:
         raise ValueError(f"YOLO has sigmoid scores and background: {type(loss).__name__} is a softmax loss")
+    if any(isinstance(getattr(callback, "__self__", None), Equalizer) for callback in yolo.callbacks["on_train_start"]):
+        raise ValueError("this YOLO object has a loss of equigrad already: make a new one to train with another loss")
     equalizer = Equalizer(loss)
     for event in ("on_train_start", "on_model_save", "teardown"):
         yolo.add_callback(event, getattr(equalizer, event))
@@ -110,7 +112,8 @@ class Equalizer(nn.Module):
                 "the file there, or start a new training"
             )
         state = torch.load(file, map_location="cpu", weights_only=True)
-        self._divide_among({name.partition(".")[0]: None for name in state})
+        if state:  # empty without statistics
+            self._divide_among({name.partition(".")[0]: None for name in state})
         self.losses.load_state_dict(state)
 
     def __getstate__(self) -> dict[str, Any]:
