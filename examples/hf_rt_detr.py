@@ -9,10 +9,7 @@ matching costs; only the classification term differs. Needs transformers.
 
 import argparse
 import json
-import os
 from pathlib import Path
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 import torch
@@ -47,8 +44,7 @@ class Scenes(Dataset):
         content = json.loads(self.file.read_text())
         self.image_ids = [image["id"] for image in content["images"]]
         self.images = [
-            torch.from_numpy(np.array(Image.open(root / "images" / image["file_name"])))
-            for image in content["images"]
+            torch.from_numpy(np.array(Image.open(root / "images" / image["file_name"]))) for image in content["images"]
         ]
         self.objects: dict[int, list[tuple[int, list[float]]]] = {number: [] for number in self.image_ids}
         for entry in content["annotations"]:
@@ -121,9 +117,7 @@ def detections(model: RTDetrForObjectDetection, scenes: Scenes) -> list[dict[str
 def entries(image_id: int, scores: Tensor, labels: Tensor, boxes: Tensor) -> list[dict[str, object]]:
     centre, size = (boxes * IMAGE_SIZE).chunk(2, dim=1)
     rows = zip(scores.tolist(), labels.tolist(), torch.cat([centre - size / 2, size], 1).tolist(), strict=True)
-    return [
-        {"image_id": image_id, "category_id": label + 1, "bbox": box, "score": score} for score, label, box in rows
-    ]
+    return [{"image_id": image_id, "category_id": label + 1, "bbox": box, "score": score} for score, label, box in rows]
 
 
 def main() -> None:
@@ -132,12 +126,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--max-count", type=int, default=400, help="objects of the most frequent category")
+    parser.add_argument("--test-count", type=int, default=20, help="objects of each category in the test scenes")
     parser.add_argument("--data", type=Path, default=Path("data/hf_scenes"))
     parser.add_argument("--run", type=Path, default=Path("runs/hf_rt_detr"))
     arguments = parser.parse_args()
 
     counts = exponential_profile(NUM_CLASSES, arguments.max_count, imbalance_factor=100)
-    data = GlyphData(counts, eval_count=20, glyphs_per_image=(1, 2))
+    data = GlyphData(counts, eval_count=arguments.test_count, glyphs_per_image=(1, 2))
     style = SceneStyle(image_size=IMAGE_SIZE, glyph_size=(0.4, 0.6)).at_difficulty(0.0)
     root = write_detection(arguments.data, data, not_exhaustive_rate=0.0, style=style)
 
@@ -157,7 +152,7 @@ def main() -> None:
         seed=arguments.seed,
         use_cpu=True,
         save_strategy="no",
-        logging_steps=100,
+        logging_steps=50,
         report_to=[],
         disable_tqdm=True,
         remove_unused_columns=False,

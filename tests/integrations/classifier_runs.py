@@ -40,7 +40,7 @@ class WithLoss(nn.Module):
 
 
 def gradients_of(module):
-    return {name: value.grad.clone() for name, value in module.named_parameters()}
+    return {name: value.grad.clone() for name, value in module.named_parameters() if value.grad is not None}
 
 
 def lightning_run():
@@ -221,7 +221,13 @@ class FSDP2Run(TorchRun):
 
         _one_rank()
         mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
-        return fully_shard(module, mesh=mesh)
+        sharded = fully_shard(module, mesh=mesh)
+        sharded.__dict__["__deepcopy__"] = _refuse_copy
+        return sharded
+
+
+def _refuse_copy(memo):
+    raise NotApplicable("FSDP2 cannot be copied, only saved: torch refuses deepcopy")
 
 
 def ddp_run():
@@ -269,7 +275,6 @@ def timm_run():
 
 def skorch_run():
     from skorch import NeuralNetClassifier
-    from skorch.callbacks import Callback
 
     class SkorchRun(HostRun):
         def __init__(self):
@@ -291,7 +296,6 @@ def skorch_run():
             self.module = nn.ModuleList([self.net.module_, self.net.criterion_])
 
         def evaluate(self):
-            self.net.set_params(train_split=None)
             self.net.validation_step((features(), LABELS))
             self.net.predict_proba(features().numpy())
 
@@ -308,7 +312,6 @@ def skorch_run():
         def gradients(self, micro_batches):
             raise NotApplicable("skorch has no gradient accumulation of its own")
 
-    assert Callback
     return SkorchRun()
 
 
@@ -325,7 +328,7 @@ def smp_run():
         def __init__(self):
             torch.manual_seed(0)
             net = smp.Unet(
-                "timm-mobilenetv3_small_minimal_100" if False else "resnet18",
+                "resnet18",
                 encoder_weights=None,
                 encoder_depth=3,
                 decoder_channels=(8, 8, 8),

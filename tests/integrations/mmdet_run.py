@@ -1,40 +1,11 @@
-"""Tiny detectors of mmdetection in its Runner, on four random images with three objects each.
+"""Tiny detectors of mmdetection in its Runner, on four random images with three objects each."""
 
-mmcv-lite has no compiled operators, and mmdet imports them at once. The stand-in below lets it: suppression is
-torchvision's, and whatever else is called fails.
-"""
-
-import importlib.util
 import itertools
-import sys
 import tempfile
-import types
-from importlib.machinery import ModuleSpec
 
 import torch
-import torchvision
 
-
-class _Operators(types.ModuleType):
-    """The compiled module of mmcv."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-
-        def missing(*arguments, **options):
-            raise NotImplementedError(f"mmcv-lite has no operator {name}")
-
-        return missing
-
-    @staticmethod
-    def nms(boxes, scores, iou_threshold, offset):
-        return torchvision.ops.nms(boxes, scores, iou_threshold)
-
-
-if importlib.util.find_spec("mmcv._ext") is None:
-    sys.modules["mmcv._ext"] = _Operators("mmcv._ext")
-    sys.modules["mmcv._ext"].__spec__ = ModuleSpec("mmcv._ext", None)
+from tests.integrations import mmdet_operators as mmdet_operators  # before mmdet  # isort: skip
 
 import mmdet.models  # noqa: F401
 from mmdet.registry import MODELS
@@ -220,7 +191,7 @@ class MmdetRun(HostRun):
             },
             val_dataloader=DataLoader(data, batch_size=4, collate_fn=pseudo_collate),
             val_cfg={},
-            val_evaluator=Boxes(),
+            val_evaluator=[Boxes()],
             custom_hooks=list(self.hooks),
             default_hooks=quiet,
             load_from=str(resume) if resume else None,

@@ -1,8 +1,8 @@
 """mmdetection 3: losses by name in a configuration, for dense heads and for box heads.
 
-    custom_imports = dict(imports=["equigrad.integrations.mmdet"])
-    loss_cls = dict(type="EquigradDenseLoss", use_sigmoid=True, loss=dict(type="EqualizedFocalLoss", num_classes=80))
-    custom_hooks = [dict(type="EquigradBatchPerStep")]
+custom_imports = dict(imports=["equigrad.integrations.mmdet"])
+loss_cls = dict(type="EquigradDenseLoss", use_sigmoid=True, loss=dict(type="EqualizedFocalLoss", num_classes=80))
+custom_hooks = [dict(type="EquigradBatchPerStep")]
 """
 
 from typing import Any

@@ -4,13 +4,21 @@ import shutil
 import tempfile
 
 import torch
+from tests.integrations.hf.classification_run import Gradients, arguments
+from tests.integrations.hf.detection_models import (
+    NUM_CLASSES,
+    d_fine,
+    deformable_detr,
+    images,
+    rt_detr,
+    rt_detr_v2,
+    targets,
+)
 from transformers import Trainer
 from transformers.trainer_utils import get_last_checkpoint
 
 import equigrad
 from equigrad.integrations import HostRun, hf
-from tests.integrations.hf.classification_run import Gradients, arguments
-from tests.integrations.hf.detection_models import NUM_CLASSES, images, rt_detr, targets
 
 OBJECTS = ((0, 0, 1), (2, 0, 3), (0, 1, 0), (3, 0, 2))
 
@@ -62,3 +70,15 @@ class DetectionRun(HostRun):
         sizes = {"per_device_train_batch_size": 4 // micro_batches, "gradient_accumulation_steps": micro_batches}
         self.trainer(callbacks=[gradients], max_grad_norm=0, **sizes).train()
         return gradients.found
+
+
+class RTDetrV2Run(DetectionRun):
+    build = staticmethod(rt_detr_v2)
+
+
+class DFineRun(DetectionRun):
+    build = staticmethod(d_fine)
+
+
+class DeformableDetrRun(DetectionRun):
+    build = staticmethod(deformable_detr)

@@ -1,15 +1,13 @@
-import os
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 pytest.importorskip("transformers", reason="needs transformers")
-os.environ["HF_HUB_OFFLINE"] = "1"
+
+from tests.integrations.hf.classification_run import tiny_vit
 
 import equigrad
 from equigrad.integrations import hf
-from tests.integrations.hf.classification_run import tiny_vit
 
 pytestmark = pytest.mark.integrations
 

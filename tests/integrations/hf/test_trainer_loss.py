@@ -7,11 +7,11 @@ import torch
 from torch.testing import assert_close
 
 pytest.importorskip("transformers", reason="needs transformers and accelerate")
-os.environ["HF_HUB_OFFLINE"] = "1"
+
+from tests.integrations.hf.classification_run import ClassificationRun, Gradients, make_trainer, tiny_vit
 
 import equigrad
 from equigrad.integrations import check, hf
-from tests.integrations.hf.classification_run import ClassificationRun, Gradients, make_trainer, tiny_vit
 from quick_processes import run_as_torchrun
 
 pytestmark = pytest.mark.integrations
