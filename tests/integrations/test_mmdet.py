@@ -25,9 +25,9 @@ def test_levels_without_a_batch_around_them_are_refused():
     model = build(MmdetRun.config).train()
     data = model.data_preprocessor(_batch(), training=True)
     with pytest.raises(RuntimeError, match="EquigradBatchPerStep"):
-        model.loss(**data)
+        model(**data, mode="loss")
     with equigrad.one_batch(model):
-        model.loss(**data)
+        model(**data, mode="loss")
     assert model.bbox_head.loss_cls.loss.statistics.positive.any()
 
 
@@ -64,7 +64,7 @@ def test_a_box_head_has_the_columns_and_scores_of_its_loss():
 def test_a_softmax_with_objectness_trains_a_box_head():
     softmax = {"type": "SoftmaxEqualizationLoss", "num_classes": NUM_CLASSES}
     model = build(faster_rcnn({"type": "EquigradBoxLoss", "loss": softmax})).train()
-    losses = model.loss(**model.data_preprocessor(_batch(), training=True))
+    losses = model(**model.data_preprocessor(_batch(), training=True), mode="loss")
     assert losses["loss_cls"] > 0
     assert "acc_classes" in losses
 

@@ -117,13 +117,13 @@ def test_label_smoothing_of_the_trainer_is_refused(tmp_path):
         trainer.train()
 
 
-def test_an_interrupted_step_leaves_no_trace_in_the_next_training(tmp_path):
+def test_an_interrupted_step_leaves_no_trace_in_the_next_training(tmp_path, monkeypatch):
     model = tiny_vit()
     loss = hf.loss(model, equigrad.SigmoidEqualizationLoss(4))
     two_parts = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     trainer = make_trainer(model, loss, tmp_path, **two_parts)
-    with pytest.raises(ValueError, match="labels"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "compute_loss", interrupted_after_one(trainer.compute_loss))
+    monkeypatch.setattr(trainer, "compute_loss", interrupted_after_one(trainer.compute_loss))
+    with pytest.raises(ValueError, match="labels"):
         trainer.train()
     assert not model.equalization.statistics.positive.any()
     make_trainer(model, loss, tmp_path, **two_parts).train()

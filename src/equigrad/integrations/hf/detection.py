@@ -1,4 +1,4 @@
-"""A loss with statistics in the detectors of the DETR family: RT-DETR, RT-DETRv2, D-FINE, Deformable DETR and their kin.
+"""A loss with statistics in the detectors of the DETR family: RT-DETR, RT-DETRv2, D-FINE, Deformable DETR.
 
 Their loss function builds a new criterion in every forward pass, so that nothing in it lasts. Here the loss is a part
 of the model, and every new criterion is lent it for its classification term. Matching and box losses are the host's.
@@ -157,7 +157,7 @@ class _Calls:
         if self.passes_quality:
             boxes = torch.cat([target["boxes"][chosen] for target, chosen in matched])
             quality = torch.zeros(logits.shape[:2], device=logits.device)
-            quality[where] = _matched_iou(outputs["pred_boxes"][where], boxes).float()
+            quality[where] = _matched_iou(outputs["pred_boxes"][where], boxes).float().clamp(max=1)  # rounding
             arguments.append(quality.flatten())
         is_denoising = indices is self.denoising_indices
         if is_denoising not in self.divisors:
