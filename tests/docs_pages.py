@@ -84,6 +84,7 @@ SCRIPTS: dict[str, Words] = {
     "examples/category_folders.py": [],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
+    "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
     "examples/own_loop.py": ["--steps", "3"],
     "examples/seed_table.py": [],
     "examples/segmentation_by_heart.py": ["--images", "2", "--steps", "2"],
@@ -269,6 +270,11 @@ def write_model_inputs(folder: Path) -> None:
             writer.add(Image.open(file))
 
 
+def provide_operators(folder: Path) -> None:
+    """mmcv-lite has no compiled operators; importing the run of mmdet provides stand-ins."""
+    from integrations import mmdet_operators as mmdet_operators
+
+
 def second_seeds(command: str) -> None:
     """ "The same with seed 1", before a table of both seeds: copies stand in for runs that would take as long again."""
     if command.startswith("python examples/seed_table.py"):
@@ -367,6 +373,20 @@ PAGES: dict[str, PageSetup] = {
         not_run={"python examples/serve_fastapi.py": "never ends; its own tests ask it over HTTP"},
     ),
     "docs/habits.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
+    **{
+        f"docs/integrations/{page}.md": PageSetup(needs=[package])
+        for page, package in {
+            "accelerate": "accelerate",
+            "hf_trainer": "transformers",
+            "lightning": "lightning",
+            "skorch": "skorch",
+            "smp": "segmentation_models_pytorch",
+            "supervision_torchmetrics": "supervision",
+            "timm": "timm",
+        }.items()
+    },
+    "docs/integrations/hf_detection.md": PageSetup(needs=["transformers"]),
+    "docs/integrations/mmdet.md": PageSetup(write=provide_operators, needs=["mmdet"]),
     "docs/integrations/ultralytics.md": PageSetup(write=write_scenes, needs=["ultralytics"]),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),

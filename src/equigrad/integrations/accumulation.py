@@ -1,12 +1,36 @@
 """Micro-batches of a host's loop as one batch: the statistics move when its optimiser does."""
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from equigrad.statistics import one_batch
+
+
+class PendingBatch:
+    """A `one_batch` that one call of a host begins and another ends, with `record` or `forget`.
+
+    Args:
+        module: a loss, or a model that holds some.
+        micro_batches: k, if the host divides the loss of each micro-batch by k.
+    """
+
+    def __init__(self, module: nn.Module, *, micro_batches: int = 1) -> None:
+        self._context: Any = one_batch(module, micro_batches=micro_batches)
+        self._context.__enter__()
+
+    def record(self) -> None:
+        """End the batch: the statistics move."""
+        self._context.__exit__(None, None, None)
+
+    def forget(self) -> None:
+        """End the batch without a trace, when its gradient is thrown away too."""
+        self._context.__exit__(_Forgotten, _Forgotten(), None)
+
+
+class _Forgotten(Exception):
+    """Leaves a `one_batch`, which then records nothing."""
 
 
 class BatchPerStep:
@@ -31,30 +55,14 @@ class BatchPerStep:
     def __init__(self, module: nn.Module, optimizer: Optimizer, *, micro_batches: int = 1) -> None:
         self.module = module
         self.micro_batches = micro_batches
-        self._batch = self._opened()
+        self._batch = PendingBatch(module, micro_batches=micro_batches)
         self._hook = optimizer.register_step_post_hook(self._end_batch)
 
     def close(self) -> None:
         """Let every call be a batch of its own again."""
         self._hook.remove()
-        _end(self._batch, forget=True)
-
-    def _opened(self) -> AbstractContextManager[None]:
-        batch = one_batch(self.module, micro_batches=self.micro_batches)
-        batch.__enter__()
-        return batch
+        self._batch.forget()
 
     def _end_batch(self, *_: Any) -> None:
-        _end(self._batch)
-        self._batch = self._opened()
-
-
-class _Forgotten(Exception):
-    """Leaves a `one_batch`, which then records nothing."""
-
-
-def _end(batch: AbstractContextManager[None], *, forget: bool = False) -> None:
-    if forget:
-        batch.__exit__(_Forgotten, _Forgotten(), None)
-    else:
-        batch.__exit__(None, None, None)
+        self._batch.record()
+        self._batch = PendingBatch(self.module, micro_batches=self.micro_batches)

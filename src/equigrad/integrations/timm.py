@@ -1,0 +1,29 @@
+"""timm: a classification task whose checkpoints hold the statistics of its loss."""
+
+import warnings
+from typing import Any
+
+from timm import task as timm_task
+from torch import nn
+
+
+class ClassificationTask(timm_task.ClassificationTask):  # type: ignore[misc]
+    """`timm.task.ClassificationTask` with the state of the criterion in its checkpoints, as `task_state`.
+
+        task = ClassificationTask(model, equigrad.SoftmaxEqualizationLoss(1000), device=device)
+
+    timm's own task leaves out the criterion: its statistics would start again at every resume.
+    """
+
+    def get_task_state(self, module: nn.Module | None = None, ema: bool = False) -> dict[str, Any]:
+        """What a checkpoint holds beside the model."""
+        return {"criterion": self.criterion.state_dict()}
+
+    def load_task_state(
+        self, state: dict[str, Any] | None, strict: bool = True, module: nn.Module | None = None, ema: bool = False
+    ) -> None:
+        """Read it back; the averaged model has the same criterion."""
+        if state is None or "criterion" not in state:
+            warnings.warn("the checkpoint has no statistics of the criterion; they start at zero", stacklevel=2)
+            return
+        self.criterion.load_state_dict(state["criterion"], strict=strict)

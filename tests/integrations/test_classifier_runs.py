@@ -1,0 +1,25 @@
+"""Loops that need no adapter."""
+
+import pytest
+from tests.integrations import classifier_runs as runs
+
+from equigrad.integrations import check
+
+pytestmark = pytest.mark.integrations
+
+
+@pytest.mark.parametrize(
+    ("package", "make"),
+    [
+        ("lightning", runs.lightning_run),
+        ("accelerate", runs.accelerate_run),
+        ("torch", runs.ddp_run),
+        ("torch", runs.fsdp2_run),
+        ("skorch", runs.skorch_run),
+    ],
+)
+def test_no_check_fails(package, make):
+    pytest.importorskip(package, reason=f"needs {package}")
+    report = check(make)
+    assert report.passed, report
+    assert sum(result.state == "pass" for result in report.results) >= 4, report
