@@ -22,6 +22,7 @@ ALLOWED = {
     "settings": {"terminal"},
     "statistics": set(),
     "losses": {"labels", "statistics"},
+    "meter": {"files", "labels", "losses", "statistics"},
     "sampling": set(),
     "calibration": {"models.scores"},
     "decoupling": {"models"},

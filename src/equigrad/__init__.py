@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         WithObjectness as WithObjectness,
         effective_number_weights as effective_number_weights,
     )
+    from equigrad.meter import (
+        GradientMeter as GradientMeter,
+    )
     from equigrad.models.classification.cosine_classifier import (
         CosineClassifier as CosineClassifier,
     )
@@ -105,6 +108,7 @@ else:
                 "WithObjectness",
                 "effective_number_weights",
             ],
+            "meter": ["GradientMeter"],
             "models.classification.cosine_classifier": ["CosineClassifier"],
             "models.scores": [
                 "SigmoidObjectnessScores",
