@@ -30,7 +30,7 @@ ALLOWED = {
     "models": {"labels", "lazy", "statistics"},
     "data": {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "terminal"},
     "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "data.frequency"},
-    "engine": {"arrays", "errors", "files", "run_files", "settings", "statistics", "terminal"},
+    "engine": {"arrays", "errors", "files", "meter", "run_files", "settings", "statistics", "terminal"},
     "analysis": {"arrays", "files", "lazy", "run_files", "data.frequency"},
     "integrations": {"losses", "statistics", "models.scores"},
     "tasks": {

@@ -53,7 +53,7 @@ from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
-from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
+from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio, tail_and_head_won
 from equigrad.engine.timing import Forecast, StepTimer
 from equigrad.errors import EngineError, one_line
 from equigrad.files import remove_temporary_files
@@ -99,6 +99,7 @@ class Training:
         collate: from a list of items to `(images, targets)`.
         sample_name: from an index to what messages call the sample, as a rule its file.
         evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
+        num_classes: C of the model's losses, to record which training samples each category wins; None does not.
         recipe: what `recipe.json` says besides the settings.
         data_summary: a line on the training data, for the user.
         command: how the run was started, for `recipe.json` and for the line how to resume.
@@ -120,6 +121,7 @@ class Training:
         collate: Collate = default_collate,
         sample_name: Callable[[int], str] = index_name,
         evaluates: bool = True,
+        num_classes: int | None = None,
         recipe: Mapping[str, Any] | None = None,
         data_summary: str | None = None,
         command: Sequence[str] | None = None,
@@ -129,7 +131,7 @@ class Training:
         self.command = list(command) if command is not None else default_command()
         self.resume, self.data_summary = resume, data_summary
         self.loader = _make_loader(fabric, dataset, sampler, settings, collate, sample_name)
-        self.learner = Learner(fabric, model, settings)
+        self.learner = Learner(fabric, model, settings, num_classes)
         self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
         self.check_every = 1 if fabric.device.type == "cpu" else _CHECK_EVERY_ON_ACCELERATOR
@@ -310,7 +312,7 @@ class Training:
         if self.step % self.check_every == 0 and (text := self.forecast.step_done(self.step)):
             self.progress.say(text)
         if self.log is not None and self._is_due(self.step, self.statistics_every):
-            self.log.snapshot(self.step, self.learner.model)
+            self.log.snapshot(self.step, self.learner.model, self.learner.watched)
         if should_stop or self.evaluation_pending or self._is_due(self.step, self.checkpoint_every):
             self._save()
 
@@ -344,6 +346,9 @@ class Training:
             values["grad_norm"] = self.learner.grad_norm.item()
         for statistics in list(find_statistics(self.learner.model).values())[:1]:
             values["tail_ratio"], values["head_ratio"] = tail_and_head_ratio(statistics)
+        if self.learner.watched is not None:
+            for recognition in list(self.learner.watched.recognitions().values())[:1]:
+                values["tail_won"], values["head_won"] = tail_and_head_won(recognition)
         return values
 
     def _show(self, values: Mapping[str, Any]) -> None:
@@ -428,7 +433,7 @@ class Training:
         )
         stack.callback(self.log.close)
         if self.step == 0:
-            self.log.snapshot(0, self.learner.model)
+            self.log.snapshot(0, self.learner.model, self.learner.watched)
 
     def _resume(self) -> None:
         found = None

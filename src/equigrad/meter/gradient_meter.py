@@ -89,7 +89,7 @@ class GradientMeter(nn.Module):
 
         Args:
             logits: (N, C, ...), the very tensor that the loss was or will be computed from.
-            labels: (N, ...) class indices with BACKGROUND and `ignore_index`, or targets in [0, 1] of the logits' shape.
+            labels: (N, ...) class indices, BACKGROUND or `ignore_index`; or targets in [0, 1] of the logits' shape.
             loss: what the loss returned, one number: its own gradient is recorded, whatever it is multiplied or divided
                 by before backward. So neither a `GradScaler` nor accumulation enters.
             scale: in place of it, what the loss is multiplied by: a number or the `GradScaler` itself.

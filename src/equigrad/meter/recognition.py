@@ -12,7 +12,7 @@ from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.meter.samples import Samples, other_dims, read_labels
-from equigrad.statistics import BatchedState, check_num_classes, sum_over_ranks
+from equigrad.statistics import BatchedState, check_num_classes, is_host, sum_over_ranks
 
 HALF_LIFE = 20.0
 """Samples of a category after which an earlier one counts half."""
@@ -64,8 +64,8 @@ class Recognition(BatchedState):
 
     @torch.no_grad()
     def look(self, logits: Tensor, labels: Tensor, *, ignore_index: int = IGNORE) -> None:
-        """Add a batch of logits (N, C, ...) and labels; columns after the C categories are left out."""
-        self.add(logits, read_labels(logits, labels, self.num_classes, ignore_index))
+        """Add a batch of logits (N, C, ...) and labels, whose values the loss checks; later columns are left out."""
+        self.add(logits, read_labels(logits, labels, self.num_classes, ignore_index, checked=True))
 
     @torch.no_grad()
     def add(self, logits: Tensor, samples: Samples) -> None:
@@ -105,6 +105,12 @@ def _evenly_chosen(logits: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
 def _won(logits: Tensor, samples: Samples) -> Tensor:
     """(C,) samples whose own logit is above that of all categories they are no sample of."""
     if not samples.has_targets:
+        has_category = samples.labels >= 0
+        if is_host(logits) and 2 * int(has_category.sum()) < samples.labels.numel():
+            # Of anchors, most are background; on a device, to know how many would take longer than to compare them.
+            labels = samples.labels[has_category]
+            rows = logits.movedim(1, -1)[has_category]
+            return samples._replace(labels=labels).sum_by_category((rows.argmax(1) == labels).double())
         return samples.sum_by_category((logits.argmax(1) == samples.labels).double())
     highest = logits.masked_fill(samples.labels > 0, -torch.inf).amax(1, keepdim=True)
     return (samples.labels * (logits > highest)).sum(other_dims(logits), dtype=torch.float64)

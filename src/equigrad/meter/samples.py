@@ -41,22 +41,26 @@ class Samples(NamedTuple):
         return torch.where(self.labels >= 0, chosen, 0)
 
 
-def read_labels(logits: Tensor, labels: Tensor, num_classes: int, ignore_index: int = IGNORE) -> Samples:
+def read_labels(
+    logits: Tensor, labels: Tensor, num_classes: int, ignore_index: int = IGNORE, *, checked: bool = False
+) -> Samples:
     """The labels of logits (N, K, ...), K >= C; columns after the C categories are background or objectness.
 
-    A label of such a column means background. Raises ValueError as the losses do.
+    A label of such a column means background. Raises ValueError as the losses do, unless the values are `checked`.
     """
     if logits.dim() < 2 or logits.shape[1] < num_classes:
         raise ValueError(f"logits must be (N, C, ...) with C >= {num_classes} columns, got {tuple(logits.shape)}")
     categories = logits[:, :num_classes]
     if has_target_matrix(categories, labels):
         targets = labels.float() if labels.dtype == torch.bool else labels
-        check_values((targets >= 0) & (targets <= 1), targets, "targets must be within [0, 1]")
+        if not checked:
+            check_values((targets >= 0) & (targets <= 1), targets, "targets must be within [0, 1]")
         return Samples(targets, None, num_classes)
     check_labels(categories, labels, background=True, multi_label=True, ignore_index=ignore_index, values=False)
     ignored = labels == ignore_index
-    allowed = (labels >= BACKGROUND) & (labels < logits.shape[1]) | ignored
-    check_values(allowed, labels, label_message(logits.shape[1], background=True, ignore_index=ignore_index))
+    if not checked:
+        allowed = (labels >= BACKGROUND) & (labels < logits.shape[1]) | ignored
+        check_values(allowed, labels, label_message(logits.shape[1], background=True, ignore_index=ignore_index))
     without_category = ignored | (labels >= num_classes)
     some_ignored = not is_host(ignored) or bool(ignored.any())
     return Samples(labels.masked_fill(without_category, BACKGROUND), ignored if some_ignored else None, num_classes)
