@@ -23,7 +23,7 @@ from watched_runs import WatchedRun, data_sets
 Floats = NDArray[np.float64]
 METHODS = ("ce", "softmax_eql", "bce", "sigmoid_eql")
 PAIRS = (("ce", "softmax_eql"), ("bce", "sigmoid_eql"))
-HALF_LIFE = 20.0
+HALF_LIFE = 100.0
 COLUMNS = ("within", "across", "change")
 
 
@@ -67,7 +67,7 @@ def candidates(run: WatchedRun) -> dict[str, Floats]:
 
 
 def recent(run: WatchedRun, name: str) -> Floats:
-    """Mean over the samples of a category, of which an earlier one counts half after 20 more."""
+    """Mean over the samples of a category, of which an earlier one counts half after 100 more."""
     seen, sums = np.zeros_like(run.counts), np.zeros_like(run.counts)
     for number, value in zip(run.steps["seen"], run.steps[name], strict=True):
         kept = 0.5 ** (number / HALF_LIFE)

@@ -138,7 +138,7 @@ def _caltech_features(folder: Path) -> list[FeatureDataset]:
     return [cache_features(backbone, images, cached, batch_size=16) for images in whole]
 
 
-def lvis_counts(method: str, num_steps: int = 1500) -> WatchedRun:
+def lvis_counts(method: str, num_steps: int = 400) -> WatchedRun:
     """A linear layer on Gaussian clouds with the instance counts of LVIS v1: 1,203 categories."""
     frequencies = torch.as_tensor(load_frequencies("lvis_v1").instance_counts).double()
     num_classes = len(frequencies)

@@ -147,8 +147,8 @@ def _starving_text(comparison: Comparison) -> str:
         return (
             "A category wins a training sample of its own if its logit is the highest when the sample comes, before "
             f"the step. It is starving if it wins less than {100 * findings.STARVING:g} % of its last samples. For "
-            "every loss that predicts how well it is recognised in the test; with a softmax the ratio goes to 1 whether "
-            "a category is learnt or not."
+            "every loss that predicts how well it is recognised in the test; with a softmax the ratio goes to 1, "
+            "whether a category is learnt or not."
         )
     times = f"{1 / findings.STARVING_RATIO:g}"
     return (

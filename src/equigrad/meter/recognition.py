@@ -14,7 +14,7 @@ from equigrad.labels import IGNORE
 from equigrad.meter.samples import Samples, other_dims, read_labels
 from equigrad.statistics import BatchedState, check_num_classes, is_host, sum_over_ranks
 
-HALF_LIFE = 20.0
+HALF_LIFE = 100.0
 """Samples of a category after which an earlier one counts half."""
 
 _MAX_SAMPLES = 2**16  # of a call whose logits are compared: of a label map, evenly spaced pixels
