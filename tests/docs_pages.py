@@ -78,6 +78,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/launches.py": ["--shapes", "8x10"],
     "benchmarks/loading.py": ["--side", "64", "--count", "2", "--rounds", "1"],
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001", "--no-compile"],
+    "benchmarks/meter.py": ["--classes", "10", "--images", "2", "--size", "32", "--repeats", "1"],
     "benchmarks/ranks.py": ["--classes", "10", "--repeats", "2"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
@@ -388,6 +389,9 @@ PAGES: dict[str, PageSetup] = {
     "docs/integrations/hf_detection.md": PageSetup(needs=["transformers"]),
     "docs/integrations/mmdet.md": PageSetup(write=provide_operators, needs=["mmdet"]),
     "docs/integrations/ultralytics.md": PageSetup(write=write_scenes, needs=["ultralytics"]),
+    "docs/how_it_works.md": PageSetup(
+        not_run={"python benchmarks/indicators.py": "sixteen runs, half an hour of one core"},
+    ),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),
     "docs/own_data.md": PageSetup(

@@ -22,6 +22,7 @@ ALLOWED = {
     "settings": {"terminal"},
     "statistics": set(),
     "losses": {"labels", "statistics"},
+    "meter": {"files", "labels", "losses", "statistics"},
     "sampling": set(),
     "calibration": {"models.scores"},
     "decoupling": {"models"},
@@ -29,7 +30,7 @@ ALLOWED = {
     "models": {"labels", "lazy", "statistics"},
     "data": {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "terminal"},
     "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "data.frequency"},
-    "engine": {"arrays", "errors", "files", "run_files", "settings", "statistics", "terminal"},
+    "engine": {"arrays", "errors", "files", "meter", "run_files", "settings", "statistics", "terminal"},
     "analysis": {"arrays", "files", "lazy", "run_files", "data.frequency"},
     "integrations": {"files", "labels", "lazy", "losses", "statistics", "models.scores"},
     "tasks": {

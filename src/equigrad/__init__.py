@@ -56,6 +56,9 @@ if TYPE_CHECKING:
         effective_number_weights as effective_number_weights,
         mixed_labels as mixed_labels,
     )
+    from equigrad.meter import (
+        GradientMeter as GradientMeter,
+    )
     from equigrad.models.classification.cosine_classifier import (
         CosineClassifier as CosineClassifier,
     )
@@ -112,6 +115,7 @@ else:
                 "effective_number_weights",
                 "mixed_labels",
             ],
+            "meter": ["GradientMeter"],
             "models.classification.cosine_classifier": ["CosineClassifier"],
             "models.scores": [
                 "SigmoidObjectnessScores",

@@ -48,6 +48,8 @@ class ComparedRun:
         path: module path of the statistics shown.
         statistics: with columns in the common order; None if the loss keeps none.
         metric: (C,) metric of each category, NaN where unknown; None if the run was not evaluated.
+        won: (C,) share of its own training samples that a category wins at the end, NaN if it had none; None in a run
+            of an earlier version.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ComparedRun:
     path: str
     statistics: StatisticsOverTime | None
     metric: Floats | None
+    won: Floats | None = None
 
     @property
     def result(self) -> dict[str, float | None]:
@@ -74,6 +77,18 @@ class Comparison:
     def watched(self) -> list[ComparedRun]:
         """Runs with gradient statistics."""
         return [run for run in self.runs if run.statistics is not None]
+
+    @property
+    def described(self) -> list[ComparedRun]:
+        """Runs of which it is known which categories starve."""
+        return [run for run in self.runs if run.won is not None or run.statistics is not None]
+
+    def group_won(self, run: ComparedRun) -> Floats:
+        """(G,) mean share of samples won in each group at the end; NaN where no category had one."""
+        assert run.won is not None
+        groups = range(len(self.categories.group_names))
+        known = [run.won[(self.categories.groups == group) & np.isfinite(run.won)] for group in groups]
+        return np.array([values.mean() if len(values) else np.nan for values in known])
 
     @property
     def metric_names(self) -> list[str]:
@@ -119,7 +134,9 @@ def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> C
     metric_name = next((name for category in listed for name in category.metrics), None)
     names = _different_names([run.name for run in runs])
     compared = (
-        ComparedRun(name, run, path, _reordered(run, path, order), _metric(run, metric_name, order))
+        ComparedRun(
+            name, run, path, _reordered(run, path, order), _metric(run, metric_name, order), _won(run, path, order)
+        )
         for name, run, path in zip(names, runs, chosen, strict=True)
     )
     return Comparison(tuple(compared), categories, metric_name)
@@ -212,6 +229,12 @@ def _reordered(run: RunHistory, path: str, order: Ints) -> StatisticsOverTime | 
         return None
     statistics = run.statistics[path]
     return StatisticsOverTime(statistics.steps, statistics.positive[:, order], statistics.negative[:, order])
+
+
+def _won(run: RunHistory, path: str, order: Ints) -> Floats | None:
+    """Of the loss whose statistics are shown, else of the first."""
+    found = [loss for loss in run.recognition if not path or path.startswith(f"{loss}.")] or list(run.recognition)
+    return run.recognition[found[0]].share[-1, order] if found else None
 
 
 def _metric(run: RunHistory, name: str | None, order: Ints) -> Floats | None:

@@ -9,7 +9,11 @@ from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
 from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, listing, markup, table
 
-STARVING = 0.2  # below this ratio a category gets more than five times as much negative as positive gradient
+STARVING = 0.5
+"""A category that wins less than this share of its own training samples at the end is starving."""
+
+STARVING_RATIO = 0.2
+"""The same for runs of earlier versions, which did not record that, by the gradient ratio."""
 
 _NUM_NAMED = 7  # starving categories in each list
 _NUM_METRICS = 10  # columns of one table
@@ -94,23 +98,38 @@ def describe_ratios(comparison: Comparison) -> str:
     return "Median gradient ratio at the end. " + "; ".join(sentences) + "."
 
 
+def won_table(comparison: Comparison) -> Html:
+    """Share of their own training samples that the categories of each group win, and how many categories starve."""
+    rows = [
+        [run_label(comparison, run), *(percent(value) for value in comparison.group_won(run)), _count(run)]
+        for run in comparison.runs
+        if run.won is not None
+    ]
+    header = ["run", *comparison.categories.group_names, "starving categories"]
+    return table("Own training samples won at the end, mean of the categories in %", header, rows)
+
+
 def starving(run: ComparedRun) -> NDArray[np.bool_]:
-    """(C,) whether the ratio is below `STARVING` at the end; False for a category without any gradient yet."""
+    """(C,) whether a category wins less than `STARVING` of its samples; False for one that had none."""
+    below: NDArray[np.bool_]
+    if run.won is not None:
+        below = np.nan_to_num(run.won, nan=np.inf) < STARVING
+        return below
     assert run.statistics is not None
-    below: NDArray[np.bool_] = np.nan_to_num(run.statistics.ratio[-1], nan=np.inf) < STARVING
+    below = np.nan_to_num(run.statistics.ratio[-1], nan=np.inf) < STARVING_RATIO
     return below
 
 
 def starving_lists(comparison: Comparison) -> Html:
     """For each run, which categories starve, with the names of the worst."""
-    watched = comparison.watched
-    return join(_starving_section(comparison, run, watched[0] if run is not watched[0] else None) for run in watched)
+    runs = comparison.described
+    return join(_starving_section(comparison, run, runs[0] if run is not runs[0] else None) for run in runs)
 
 
 def _outcome(comparison: Comparison, run: ComparedRun) -> Html | None:
     base = comparison.runs[0]
     facts = _changes(comparison, run, base)
-    if run.statistics is not None and base.statistics is not None:
+    if run in comparison.described and base in comparison.described:
         facts.append(f"starving categories {_count(base)} → {_count(run)}")
     if not facts:
         return None
@@ -186,25 +205,31 @@ def _named(run: ComparedRun, mask: NDArray[np.bool_]) -> dict[str, Ints]:
     lowest, most_frequent = _lowest(run, mask), np.flatnonzero(mask)
     if len(lowest) <= 2 * _NUM_NAMED:
         return {"They are:": lowest}
-    return {"The lowest ratios:": lowest[:_NUM_NAMED], "The most frequent:": most_frequent[:_NUM_NAMED]}
+    worst = "The fewest samples won:" if run.won is not None else "The lowest ratios:"
+    return {worst: lowest[:_NUM_NAMED], "The most frequent:": most_frequent[:_NUM_NAMED]}
 
 
 def _lowest(run: ComparedRun, mask: NDArray[np.bool_]) -> Ints:
-    """Categories in the mask, lowest ratio first; among equal ratios, most negative gradient first."""
-    assert run.statistics is not None
-    order = np.lexsort((-run.statistics.negative[-1], run.statistics.ratio[-1]))
+    """Categories in the mask, fewest samples won first; among equal ones the more frequent first."""
+    if run.won is not None:
+        order = np.argsort(run.won, kind="stable")
+    else:
+        assert run.statistics is not None
+        order = np.lexsort((-run.statistics.negative[-1], run.statistics.ratio[-1]))
     return order[mask[order]]
 
 
 def _described(comparison: Comparison, run: ComparedRun, index: int) -> Html:
     categories = comparison.categories
-    assert run.statistics is not None
     facts = []
     if categories.counts is not None:
         count = int(categories.counts[index])
         facts.append(f"{count:,} training sample{'' if count == 1 else 's'}")
-    ratio = f"ratio {run.statistics.ratio[-1, index]:.2g}"
-    facts.append(ratio if run.statistics.positive[-1, index] else "no positive gradient")
+    if run.won is not None:
+        facts.append(f"wins {100 * run.won[index]:.0f}\u00a0% of its samples")
+    if run.statistics is not None:
+        ratio = f"ratio {run.statistics.ratio[-1, index]:.2g}"
+        facts.append(ratio if run.statistics.positive[-1, index] else "no positive gradient")
     if run.metric is not None and np.isfinite(run.metric[index]):
         facts.append(f"{comparison.metric_name} {percent(run.metric[index])}\u00a0%")
     return join([element("strong", categories.names[index]), f": {', '.join(facts)}"])

@@ -2,15 +2,16 @@
 
 recipe.json        settings, versions, seed and command                          needed
 metrics.jsonl      one object for each logged step                               needed
-statistics.npz     `steps` (T,), `<path>.positive` and `<path>.negative` (T, C)  absent if the loss keeps none
+statistics.npz     `steps` (T,), `<path>.positive` and `<path>.negative` (T, C)  if the loss keeps statistics
+                   `<path>.seen`, `<path>.compared` and `<path>.won` (T, C)      not in runs of earlier versions
 evaluation.json    see `Evaluation`                                              absent before `equigrad evaluate`
 """
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -44,6 +45,15 @@ class StatisticsOverTime:
         """G_j, (T, C); NaN as long as a category has no negative gradient."""
         nothing = np.full_like(self.positive, np.nan)
         return np.divide(self.positive, self.negative, out=nothing, where=self.negative > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class RecognitionOverTime:
+    """Which of its own training samples each category wins, at T steps; see `equigrad.meter.recognition`."""
+
+    steps: Ints  # (T,)
+    seen: Floats  # (T, C) samples so far
+    share: Floats  # (T, C) of the recent ones, those won; NaN before the first
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,7 @@ class RunHistory:
         metrics: the lines of `metrics.jsonl`.
         statistics: by path in the model; empty if its loss keeps none.
         evaluation: None if the run was not evaluated.
+        recognition: by path of the loss in the model; empty in runs of earlier versions.
     """
 
     name: str
@@ -135,6 +146,7 @@ class RunHistory:
     metrics: tuple[Json, ...]
     statistics: Mapping[str, StatisticsOverTime]
     evaluation: Evaluation | None
+    recognition: Mapping[str, RecognitionOverTime] = field(default_factory=dict)
 
     @property
     def commands(self) -> list[list[str]]:
@@ -163,13 +175,15 @@ class RunHistory:
         folder = Path(folder)
         if not folder.is_dir():
             raise ValueError(f"{folder}: no such run; expected a folder that `equigrad train` made")
+        statistics, recognition = _read_statistics(folder / STATISTICS) if (folder / STATISTICS).exists() else ({}, {})
         run = cls(
             name=folder.resolve().name if name is None else name,
             folder=folder,
             recipe=_read_recipe(folder / RECIPE),
             metrics=_read_metrics(folder / METRICS),
-            statistics=_read_statistics(folder / STATISTICS) if (folder / STATISTICS).exists() else {},
+            statistics=statistics,
             evaluation=Evaluation.load(folder) if (folder / EVALUATION).exists() else None,
+            recognition=recognition,
         )
         run._check_sizes()
         return run
@@ -177,8 +191,9 @@ class RunHistory:
     def _check_sizes(self) -> None:
         """Statistics and evaluation must have the same number of categories."""
         num_listed = len(self.evaluation.categories) if self.evaluation else 0
-        for path, history in self.statistics.items():
-            num_watched = history.positive.shape[1]
+        sizes = {path: history.positive.shape[1] for path, history in self.statistics.items()}
+        sizes |= {path: history.share.shape[1] for path, history in self.recognition.items()}
+        for path, num_watched in sizes.items():
             if num_listed and num_watched != num_listed:
                 raise ValueError(
                     f"{self.folder / EVALUATION}: categories must be the {num_watched} of {path} in {STATISTICS}, "
@@ -194,9 +209,9 @@ def _read_recipe(file: Path) -> Json:
     for start in [recipe, *starts]:
         if not isinstance(start.get("command", []), list):
             raise ValueError(f"{file}: command must be a list of words, got {_kind(start['command'])}")
-    for field in ("settings", "versions"):
-        if not isinstance(recipe.get(field, {}), dict):
-            raise ValueError(f"{file}: {field} must be an object, got {_kind(recipe[field])}")
+    for name in ("settings", "versions"):
+        if not isinstance(recipe.get(name, {}), dict):
+            raise ValueError(f"{file}: {name} must be an object, got {_kind(recipe[name])}")
     return recipe
 
 
@@ -213,28 +228,45 @@ def _read_metrics(file: Path) -> tuple[Json, ...]:
     return tuple(found)
 
 
-def _read_statistics(file: Path) -> dict[str, StatisticsOverTime]:
+def _read_statistics(file: Path) -> tuple[dict[str, StatisticsOverTime], dict[str, RecognitionOverTime]]:
     columns = read_npz(file)
     steps = columns.pop("steps", None)
     if steps is None or steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer) or len(steps) == 0:
         raise ValueError(f"{file}: steps must be (T,) whole numbers with T >= 1")
     if (np.diff(steps) <= 0).any():
         raise ValueError(f"{file}: steps must ascend")
-    paths = [name.removesuffix(".positive") for name in columns if name.endswith(".positive")]
-    return {path: _statistics(file, path, steps.astype(np.int64), columns) for path in paths}
+    steps = steps.astype(np.int64)
+    paths, losses = (
+        [name.removesuffix(ending) for name in columns if name.endswith(ending)] for ending in (".positive", ".seen")
+    )
+    statistics = {
+        path: StatisticsOverTime(steps, *_sums(file, path, ("positive", "negative"), steps, columns)) for path in paths
+    }
+    return statistics, {path: _recognition(file, path, steps, columns) for path in losses}
 
 
-def _statistics(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArray[Any]]) -> StatisticsOverTime:
-    positive = columns[f"{path}.positive"]
-    for name in (f"{path}.positive", f"{path}.negative"):
+def _recognition(file: Path, path: str, steps: Ints, columns: Mapping[str, NDArray[Any]]) -> RecognitionOverTime:
+    seen, compared, won = _sums(file, path, ("seen", "compared", "won"), steps, columns)
+    share = np.divide(won, compared, out=np.full_like(won, np.nan), where=compared > 0)
+    return RecognitionOverTime(steps, seen, share)
+
+
+def _sums(
+    file: Path, path: str, names: Sequence[str], steps: Ints, columns: Mapping[str, NDArray[Any]]
+) -> list[Floats]:
+    """Columns (T, C) of one path, checked."""
+    found: list[Floats] = []
+    for name in (f"{path}.{name}" for name in names):
         sums = columns.get(name)
         if sums is None:
             raise ValueError(f"{file}: {name} is missing")
-        if sums.ndim != 2 or len(sums) != len(steps) or sums.shape != positive.shape or sums.shape[1] == 0:
+        is_like_first = not found or sums.shape == found[0].shape
+        if sums.ndim != 2 or len(sums) != len(steps) or not is_like_first or sums.shape[1] == 0:
             raise ValueError(f"{file}: {name} must be ({len(steps)}, C), got {sums.shape}")
         if not np.issubdtype(sums.dtype, np.number) or not np.isfinite(sums).all() or (sums < 0).any():
             raise ValueError(f"{file}: {name} must be finite numbers from 0")
-    return StatisticsOverTime(steps, positive.astype(np.float64), columns[f"{path}.negative"].astype(np.float64))
+        found.append(sums.astype(np.float64))
+    return found
 
 
 def _category(file: Path, field: str, entry: Any) -> CategoryResult:

@@ -272,8 +272,14 @@
 
   function ratioCell(cell, value) {
     cell.classList.add("ratio");
-    cell.classList.toggle("low", value < data.starving);
+    cell.classList.toggle("low", value < data.starvingRatio);
     cell.style.setProperty("--share", Math.min(value, 1));
+  }
+
+  function wonCell(cell, value) {
+    cell.classList.add("ratio");
+    cell.classList.toggle("low", value < data.starving);
+    cell.style.setProperty("--share", value);
   }
 
   function differenceCell(cell, value) {
@@ -282,6 +288,7 @@
 
   function columnsOfRun(run, runIndex) {
     const found = [];
+    if (run.won) found.push({ label: "won", title: "own training samples won, %", value: (i) => run.won[i], show: (v) => (100 * v).toFixed(0), dress: wonCell });
     if (run.final) found.push({ label: "ratio", value: (i) => run.final[i], show: shortRatio, dress: ratioCell });
     if (run.metric) found.push({ label: data.metric, value: (i) => run.metric[i], show: percent });
     if (run.metric && runIndex && data.runs[0].metric) {

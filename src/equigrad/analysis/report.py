@@ -81,8 +81,9 @@ def _page(comparison: Comparison, title: str, command: Sequence[str]) -> str:
         "ratio_caption": _ratio_caption(comparison),
         "ratio_table": findings.ratio_table(comparison) if watched else "",
         "training_table": findings.training_table(comparison) if watched else "",
-        "threshold": findings.STARVING,
-        "times": f"{1 / findings.STARVING:g}",
+        "not_described": "" if comparison.described else "hidden",
+        "starving_text": _starving_text(comparison),
+        "won_table": findings.won_table(comparison) if any(run.won is not None for run in comparison.runs) else "",
         "starving": findings.starving_lists(comparison),
         "categories_text": _categories_text(comparison),
         "settings": provenance.settings_tables(comparison),
@@ -141,6 +142,21 @@ def _counts_differ(comparison: Comparison) -> bool:
     return len(counts) > 1
 
 
+def _starving_text(comparison: Comparison) -> str:
+    if any(run.won is not None for run in comparison.runs):
+        return (
+            "A category wins a training sample of its own if its logit is the highest when the sample comes, before "
+            f"the step. It is starving if it wins less than {100 * findings.STARVING:g} % of its last samples. For "
+            "every loss that predicts how well it is recognised in the test; with a softmax the ratio goes to 1, "
+            "whether a category is learnt or not."
+        )
+    times = f"{1 / findings.STARVING_RATIO:g}"
+    return (
+        f"A category is starving if its gradient ratio is below {findings.STARVING_RATIO} at the end of the run, that "
+        f"is, if it received more than {times} times as much negative as positive gradient."
+    )
+
+
 def _ratio_caption(comparison: Comparison) -> Html:
     by = "training count" if comparison.categories.counts is not None else "positive gradient"
     text = f"Dots: one category each, sorted by {by}, most first. Lines: running median. Dotted: balance."
@@ -148,7 +164,8 @@ def _ratio_caption(comparison: Comparison) -> Html:
 
 
 def _categories_text(comparison: Comparison) -> str:
-    shown = ["gradient ratio at the end"] if comparison.watched else []
+    shown = ["own training samples won, in %"] if any(run.won is not None for run in comparison.runs) else []
+    shown += ["gradient ratio at the end"] if comparison.watched else []
     if comparison.metric_name:
         difference = f" and percentage points against {comparison.runs[0].name}" if len(comparison.runs) > 1 else ""
         shown.append(f"{comparison.metric_name} in %{difference}")
@@ -167,6 +184,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "groups": categories.groups.tolist(),
         "metric": comparison.metric_name,
         "starving": findings.STARVING,
+        "starvingRatio": findings.STARVING_RATIO,
         "steps": steps.tolist(),
         "runs": [_run_data(comparison, run, steps) for run in comparison.runs],
     }
@@ -187,7 +205,9 @@ def _slider_steps(comparison: Comparison) -> Ints:
 
 
 def _run_data(comparison: Comparison, run: ComparedRun, steps: Ints) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": run.name, "metric": None, "ratio": None, "final": None}
+    found: dict[str, Any] = {"name": run.name, "metric": None, "ratio": None, "final": None, "won": None}
+    if run.won is not None:
+        found["won"] = _rounded(run.won, digits=3)
     if run.metric is not None:
         found["metric"] = _rounded(run.metric, digits=6)  # exact enough to subtract
     if run.statistics is not None:

@@ -1,7 +1,7 @@
 """The model together with all that changes it: gradients, optimiser, scaler, averaged weights."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
@@ -13,6 +13,7 @@ from equigrad.engine.ema import AveragedModel
 from equigrad.engine.optimizers import build_optimizer, freeze, load_optimizer_state, set_learning_rate
 from equigrad.engine.settings import TrainSettings
 from equigrad.errors import EngineError, one_line
+from equigrad.meter.watched_losses import WatchedLosses
 from equigrad.statistics import one_batch, sum_over_ranks
 
 if TYPE_CHECKING:
@@ -35,9 +36,12 @@ class Learner:
         fabric: from `launch`.
         model: `model(images, targets)` gives a dictionary of losses. Changed in place.
         settings: of the training.
+        num_classes: C of its losses, to record which samples they win; None records nothing.
     """
 
-    def __init__(self, fabric: "Fabric", model: nn.Module, settings: TrainSettings) -> None:
+    def __init__(
+        self, fabric: "Fabric", model: nn.Module, settings: TrainSettings, num_classes: int | None = None
+    ) -> None:
         self.fabric, self.settings = fabric, settings
         _check_clipping(fabric, settings)
         if settings.sync_batch_norm and fabric.world_size > 1 and fabric.device.type == "cuda":
@@ -47,6 +51,7 @@ class Learner:
         if settings.channels_last:
             self.model.to(memory_format=torch.channels_last)
         self.average = AveragedModel(self.model, settings.ema) if settings.ema else None
+        self.watched = None if num_classes is None else WatchedLosses(self.model, num_classes).to(fabric.device)
         if settings.compile:
             self.model.compile()  # in place, so that the names of the weights stay the same
         self.train_mode()
@@ -74,7 +79,12 @@ class Learner:
 
     def one_step(self, num_micro_batches: int) -> AbstractContextManager[None]:
         """For the micro-batches of a step: gradient statistics move once, as by the joined batch."""
-        return nullcontext() if num_micro_batches == 1 else one_batch(self.model, micro_batches=num_micro_batches)
+        stack = ExitStack()
+        if num_micro_batches > 1:
+            stack.enter_context(one_batch(self.model, micro_batches=num_micro_batches))
+        if self.watched is not None:
+            stack.enter_context(one_batch(self.watched))
+        return stack
 
     def shared_normalizer(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         """What losses of unequal parts of a batch divide by, so that their mean is that of the joined batch.
@@ -160,6 +170,7 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.fabric.strategy.precision.state_dict(),
             "ema": self.average.state_dict() if self.average else None,
+            "watched": self.watched.state_dict() if self.watched else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -171,6 +182,8 @@ class Learner:
                 self.fabric.strategy.precision.load_state_dict(state["scaler"])
             if self.average is not None:
                 self.average.load_state_dict(state["ema"] or {"model": state["model"], "updates": 0})
+            if self.watched is not None and state.get("watched"):  # earlier versions did not write it
+                self.watched.load_state_dict(state["watched"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise EngineError(f"the checkpoint is that of another model or optimiser: {one_line(error)}") from error
 

@@ -27,6 +27,7 @@ from equigrad.engine.settings import TrainSettings
 from equigrad.engine.statistics_history import StatisticsHistory
 from equigrad.errors import EngineError
 from equigrad.files import TEMPORARY_SUFFIX, atomic_write, naming, write_atomically
+from equigrad.meter.watched_losses import WatchedLosses
 from equigrad.run_files import FORMAT, LOCK, METRICS, RECIPE, TENSORBOARD, read_recipe, standing
 from equigrad.settings import to_json
 
@@ -93,9 +94,9 @@ class RunLog:
         self._count(line)
         self._events.write(values["step"], _scalars(values))
 
-    def snapshot(self, step: int, model: nn.Module) -> None:
-        """Keep the gradient statistics of this step."""
-        self.history.record(step, model)
+    def snapshot(self, step: int, model: nn.Module, watched: WatchedLosses | None = None) -> None:
+        """Keep the gradient statistics of this step, and which samples the watched losses win."""
+        self.history.record(step, model, watched)
 
     def sync(self) -> None:
         """Make everything logged so far survive, as the checkpoint that follows will."""

@@ -4,6 +4,8 @@ history = numpy.load("statistics.npz")
 history["steps"]                             # (T,)   steps of the snapshots
 history["criterion.statistics.positive"]     # (T, C) G_j^pos, by path in the model
 history["criterion.statistics.negative"]     # (T, C) G_j^neg
+history["criterion.seen"]                    # (T, C) training samples of the category so far
+history["criterion.compared"], history["criterion.won"]    # (T, C) recent ones, and those of them that it wins
 """
 
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from torch import nn
 from equigrad.arrays import read_npz
 from equigrad.errors import one_line
 from equigrad.files import atomic_write
+from equigrad.meter.recognition import Recognition
+from equigrad.meter.watched_losses import WatchedLosses
 from equigrad.run_files import STATISTICS
 from equigrad.statistics import GradientStatistics
 
@@ -39,6 +43,14 @@ def tail_and_head_ratio(statistics: GradientStatistics) -> tuple[float, float]:
     return float(by_frequency[:size].median()), float(by_frequency[-size:].median())
 
 
+def tail_and_head_won(recognition: Recognition) -> tuple[float, float]:
+    """Mean share of samples won, over the least and over the most seen third of the categories that were seen."""
+    is_seen = recognition.seen > 0
+    share = recognition.share[is_seen][recognition.seen[is_seen].argsort(stable=True)]
+    size = max(len(share) // 3, 1)
+    return (float(share[:size].mean()), float(share[-size:].mean())) if len(share) else (0.0, 0.0)
+
+
 class StatisticsHistory:
     """Snapshots of all gradient statistics of a model, kept in one file that is replaced as a whole.
 
@@ -58,13 +70,16 @@ class StatisticsHistory:
             reason = one_line(error)
             warn(f"warning: {reason}; the gradient statistics up to step {last_step} are lost to reports")
 
-    def record(self, step: int, model: nn.Module) -> None:
-        """Take a snapshot, in memory; nothing for a model without statistics."""
+    def record(self, step: int, model: nn.Module, watched: WatchedLosses | None = None) -> None:
+        """Take a snapshot, in memory; nothing for a model without statistics whose losses are not watched."""
         arrays = {
             f"{path}.{sign}": getattr(statistics, sign).cpu().numpy().copy()
             for path, statistics in find_statistics(model).items()
             for sign in ("positive", "negative")
         }
+        for path, recognition in watched.recognitions().items() if watched is not None else ():
+            for name in ("seen", "compared", "won"):
+                arrays[f"{path}.{name}"] = getattr(recognition, name).cpu().numpy().copy()
         if arrays:
             self._snapshots[step] = arrays
 

@@ -97,6 +97,7 @@ class Training:
         collate: from a list of items to `(images, targets)`.
         sample_name: from an index to what messages call the sample, as a rule its file.
         evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
+        num_classes: C of the model's losses, to record which training samples each category wins; None does not.
         recipe: what `recipe.json` says besides the settings.
         data_summary: a line on the training data, for the user.
         command: how the run was started, for `recipe.json` and for the line how to resume.
@@ -118,6 +119,7 @@ class Training:
         collate: Collate = default_collate,
         sample_name: Callable[[int], str] = index_name,
         evaluates: bool = True,
+        num_classes: int | None = None,
         recipe: Mapping[str, Any] | None = None,
         data_summary: str | None = None,
         command: Sequence[str] | None = None,
@@ -127,7 +129,7 @@ class Training:
         self.command = list(command) if command is not None else default_command()
         self.resume, self.data_summary = resume, data_summary
         self.loader = training_loader(fabric, dataset, sampler, settings, collate, sample_name)
-        self.learner = Learner(fabric, model, settings)
+        self.learner = Learner(fabric, model, settings, num_classes)
         self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
         self.check_every = 1 if fabric.device.type == "cpu" else _CHECK_EVERY_ON_ACCELERATOR
@@ -303,7 +305,7 @@ class Training:
         if self.step % self.check_every == 0:
             self.reporter.step_done(self.step)
         if self.reporter.log is not None and self._is_due(self.step, self.statistics_every):
-            self.reporter.log.snapshot(self.step, self.learner.model)
+            self.reporter.log.snapshot(self.step, self.learner.model, self.learner.watched)
         if should_stop or self.evaluation_pending or self._is_due(self.step, self.checkpoint_every):
             self._save()
 
@@ -388,7 +390,7 @@ class Training:
         )
         stack.callback(log.close)
         if self.step == 0:
-            log.snapshot(0, self.learner.model)
+            log.snapshot(0, self.learner.model, self.learner.watched)
         self.reporter.log = log
 
     def _resume(self) -> None:

@@ -30,6 +30,9 @@ class CategoryLoss(ExactModule):
     takes_background = True
     """Whether a sample may be BACKGROUND: a negative of every category. A softmax has no column for it."""
 
+    columns_are_categories = True
+    """Whether column j of the logits is that of category j."""
+
     takes_objectness = False
     """Whether `forward` has the option `objectness`: the last of C + 1 columns is that of `WithObjectness`. Only the
     Triton kernels have it, for class indices."""

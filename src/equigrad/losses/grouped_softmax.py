@@ -107,6 +107,8 @@ class GroupedSoftmaxLoss(CategoryLoss):
 
     target: Tensor  # (C + 1, groups)  column within each group of a sample's label, the last row for background
 
+    columns_are_categories = False
+
     def __init__(
         self,
         category_counts: CategoryNumbers,

@@ -97,7 +97,7 @@ def make_progress(total: int, step: int, *, is_first_rank: bool) -> PlainProgres
 
 
 def summary(values: Mapping[str, Any], total: int, evaluation_seconds: float = 0.0) -> str:
-    """Rate, time left, losses, learning rate, gradient ratio of tail and head, metrics."""
+    """Rate, time left, losses, learning rate, samples that tail and head win (or their ratio), metrics."""
     parts = [f"epoch {values['epoch']:.2f}"]
     seconds = values["seconds_per_step"]
     if seconds > 0:  # a run that was resumed for its evaluation has made no step
@@ -108,7 +108,9 @@ def summary(values: Mapping[str, Any], total: int, evaluation_seconds: float = 0
     if len(terms) > 1:
         parts.append("(" + ", ".join(f"{name} {value:.4g}" for name, value in terms.items()) + ")")
     parts.append(f"lr {values['lr']:.3g}")
-    if "tail_ratio" in values:
+    if "tail_won" in values:
+        parts.append(f"tail/head samples won {100 * values['tail_won']:.0f}/{100 * values['head_won']:.0f} %")
+    elif "tail_ratio" in values:
         parts.append(f"tail/head ratio {values['tail_ratio']:.2f}/{values['head_ratio']:.2f}")
     if values.get("skipped"):
         parts.append(f"{values['skipped']} skipped")

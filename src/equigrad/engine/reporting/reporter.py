@@ -12,7 +12,7 @@ from equigrad.engine.reporting.progress import PlainProgress, make_progress
 from equigrad.engine.reporting.timing import Forecast, StepTimer
 from equigrad.engine.run_log import RunLog
 from equigrad.engine.settings import TrainSettings
-from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio
+from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio, tail_and_head_won
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -84,6 +84,9 @@ class Reporter:
             values["grad_norm"] = learner.grad_norm.item()
         for statistics in list(find_statistics(learner.model).values())[:1]:
             values["tail_ratio"], values["head_ratio"] = tail_and_head_ratio(statistics)
+        if learner.watched is not None:
+            for recognition in list(learner.watched.recognitions().values())[:1]:
+                values["tail_won"], values["head_won"] = tail_and_head_won(recognition)
         return values
 
     def write(self, values: Mapping[str, Any]) -> None:

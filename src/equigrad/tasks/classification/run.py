@@ -69,6 +69,7 @@ def train(
         folder,
         resume=resume,
         sample_name=train_set.sample_name,
+        num_classes=len(train_set.class_names),
         recipe={**source, "num_classes": len(train_set.class_names), "num_images": len(train_set)},
         data_summary=_summary(recipe, train_set),
         command=command,

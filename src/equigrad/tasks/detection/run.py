@@ -60,6 +60,7 @@ def train(
         resume=resume,
         collate=recipe.preprocessing.collate(),
         sample_name=sets.train.sample_name,
+        num_classes=len(categories),
         recipe={**source, "num_classes": len(categories), "num_images": len(sets.train)},
         data_summary=f"{sets.train.describe()}; {tail_summary(categories.image_counts)}",
         command=command,

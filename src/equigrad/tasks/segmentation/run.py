@@ -72,6 +72,7 @@ def train(
         resume=resume,
         collate=collate_segmentation,
         sample_name=train_set.sample_name,
+        num_classes=len(counts),
         recipe={**source, "num_classes": len(counts), "num_images": len(train_set)},
         data_summary=data_summary(len(train_set), counts, unit="pixels"),
         command=command,
