@@ -77,7 +77,7 @@ class Learner:
             images = images.contiguous(memory_format=torch.channels_last)
         return images, targets
 
-    def one_step(self, num_micro_batches: int) -> AbstractContextManager[None]:
+    def one_step(self, num_micro_batches: int) -> AbstractContextManager[object]:
         """For the micro-batches of a step: gradient statistics move once, as by the joined batch."""
         stack = ExitStack()
         if num_micro_batches > 1:

@@ -106,7 +106,7 @@ class GradientMeter(nn.Module):
         def record(gradient: Tensor) -> None:
             self._add(gradient[:, : self.num_classes], samples, factor())
 
-        logits.register_hook(record)
+        logits.register_hook(record)  # type: ignore[no-untyped-call]
 
     def wrap(self, loss: Callable[..., Tensor]) -> "WatchedLoss":
         """A loss function or module that is watched whenever it is called with logits and labels."""
@@ -238,7 +238,7 @@ class _Factor:
         if loss is not None:
             if loss.numel() != 1 or not loss.requires_grad:
                 raise ValueError(f"loss must be one number with a gradient, got shape {tuple(loss.shape)}")
-            loss.register_hook(self._remember)
+            loss.register_hook(self._remember)  # type: ignore[no-untyped-call]
 
     def _remember(self, gradient: Tensor) -> None:
         self._scale = gradient.detach().reshape(())
