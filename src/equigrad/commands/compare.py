@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from equigrad.commands import train
 from equigrad.commands.exit_codes import STOPPED
+from equigrad.commands.parser import positive
 from equigrad.terminal import printable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "data", type=Path, metavar="DATA", help="folder or list of images, COCO or LVIS file, label maps"
     )
     parser.add_argument("--methods", help="names with commas, the baseline first; NAME=METHOD for a second variant")
-    parser.add_argument("--seeds", type=_positive, default=3, metavar="N", help="trainings of each method (3)")
+    parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="trainings of each method (3)")
     parser.add_argument(
         "--test", type=Path, metavar="PATH", help="test set like DATA; else one in DATA, or a held-out part"
     )
@@ -191,9 +192,3 @@ def _whole(epochs: float) -> int:
     if not epochs.is_integer():
         raise ValueError(f"--epochs {epochs:g}: a last layer is trained for whole epochs")
     return int(epochs)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
+from equigrad.commands.parser import positive
 
 if TYPE_CHECKING:
     from equigrad.recipes.table_rows import RowRecipe
-    from equigrad.tasks.paper_tables.planning import PlannedRun
 
 NAMES = ("grad_ob", "vis_balance_ratio", "vis_od")
 
@@ -29,9 +29,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="runs to compare, instead of the paper's")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
-    parser.add_argument("--limit", type=int, default=4, metavar="N", help="vis_od: so many images (4)")
+    parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: so many images (4)")
     parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
-    parser.add_argument("--jobs", type=int, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="trainings at a time; mini: one for each core")
     parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all runs, such as paths"
     )
@@ -61,12 +61,12 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
 def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] | None:
     """The folders of the paper's runs, trained now if they are missing; None if that was stopped."""
     from equigrad.recipes.figure_runs import GRAD_OB, VIS_BALANCE_RATIO, VIS_OD
-    from equigrad.tasks.paper_tables.planning import in_order
+    from equigrad.tasks.paper_tables.planning import Wanted, in_order, planned_run
     from equigrad.tasks.paper_tables.running import train_missing
 
     pairs = {"grad_ob": [recipe for task in GRAD_OB for recipe in (task.long_tailed, task.balanced)]}
     recipes: Sequence[RowRecipe] = {**pairs, "vis_balance_ratio": VIS_BALANCE_RATIO, "vis_od": VIS_OD}[parsed.name]
-    runs = [_planned(recipe, parsed) for recipe in recipes]
+    runs = [planned_run(Wanted(recipe.at_scale(parsed.scale, parsed.set), None, False), seed=0) for recipe in recipes]
     folder = parsed.folder / parsed.scale / "runs"
     labels = {run.name: f"{recipe.name}, {recipe.method}" for run, recipe in zip(runs, recipes, strict=True)}
     missing = [run for run in in_order(runs) if not run.is_finished(folder)]
@@ -79,16 +79,6 @@ def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] |
     if outcome.failures:
         raise ValueError(f"{len(outcome.failures)} of {len(runs)} runs failed: {next(iter(outcome.failures.values()))}")
     return None if outcome.stopped else [folder / run.name for run in runs]
-
-
-def _planned(recipe: "RowRecipe", parsed: argparse.Namespace) -> "PlannedRun":
-    from equigrad.recipes.mini import mini
-    from equigrad.settings import override
-    from equigrad.tasks.paper_tables.planning import Wanted, planned_run
-
-    loaded = recipe.load()
-    scaled = override(mini(loaded) if parsed.scale == "mini" else loaded, parsed.set)
-    return planned_run(Wanted(scaled, None, False), seed=0)
 
 
 def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:

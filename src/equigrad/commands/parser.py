@@ -36,3 +36,10 @@ class OneLineParser(argparse.ArgumentParser):
         if "--resume" in self._option_string_actions:
             return "; --resume takes no path: the run folder is --run FOLDER"
         return ""
+
+
+def positive(text: str) -> int:
+    """The type of an argument that counts from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
+from equigrad.commands.parser import positive
 
 if TYPE_CHECKING:
     from equigrad.analysis.paper_table import ResultRow
     from equigrad.recipes.table_rows import TableRow
     from equigrad.tasks.paper_tables.planning import PlannedRun
-    from equigrad.tasks.run_folder import Recipe
 
 _MINI_NOTE = (
     "Scale mini: glyphs drawn on the spot, small networks, a few hundred steps. The methods are those of the rows, but "
@@ -34,9 +34,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="label of the table in the paper, or `all`")
     parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
-    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="trainings of each row (1)")
+    parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="trainings of each row (1)")
     parser.add_argument("--rows", metavar="LABEL,…", help="only rows of these labels or methods")
-    parser.add_argument("--jobs", type=_positive, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="trainings at a time; mini: one for each core")
     parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all rows, such as paths"
     )
@@ -93,15 +93,10 @@ def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
 
 
 def _runs(row: "TableRow", scale: str, num_seeds: int, assignments: Sequence[str]) -> "list[PlannedRun]":
-    from equigrad.recipes.mini import mini
-    from equigrad.settings import override
     from equigrad.tasks.paper_tables.planning import Wanted, planned_run
 
-    def scaled(recipe: "Recipe") -> "Recipe":
-        return override(mini(recipe) if scale == "mini" else recipe, assignments)
-
-    start = None if row.start is None else scaled(row.start.load())
-    wanted = Wanted(scaled(row.recipe.load()), start, row.is_reading)
+    start = None if row.start is None else row.start.at_scale(scale, assignments)
+    wanted = Wanted(row.recipe.at_scale(scale, assignments), start, row.is_reading)
     return [planned_run(wanted, seed) for seed in range(num_seeds)]
 
 
@@ -184,9 +179,3 @@ def _list(folder: Path) -> None:
             counts.append(sum(run.is_finished(folder / scale / "runs") for run in runs))
         print(f"{name:{width}}  {len(rows):4}   {counts[0]:4}   {counts[1]:4}")
     print("\nequigrad table NAME trains and writes one, equigrad table all every one of them")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
-    return int(text)

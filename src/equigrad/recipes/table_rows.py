@@ -6,8 +6,9 @@ from functools import cache
 
 from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
 from equigrad.recipes.methods.classification import FIRST_STAGES
+from equigrad.recipes.mini import mini
 from equigrad.recipes.tables import TABLES, Row
-from equigrad.settings import nearest
+from equigrad.settings import nearest, override
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.recipe import DetectionRecipe
 from equigrad.tasks.run_folder import Recipe
@@ -28,9 +29,13 @@ class RowRecipe:
     name: str
     method: str
 
-    def load(self, assignments: Sequence[str] = ()) -> Recipe:
-        """The settings of the row, with `--set` assignments."""
-        return load_recipe(self.name, [f"method={self.method}", *assignments]).recipe
+    def load(self) -> Recipe:
+        """The settings of the row."""
+        return load_recipe(self.name, [f"method={self.method}"]).recipe
+
+    def at_scale(self, scale: str, assignments: Sequence[str] = ()) -> Recipe:
+        """The settings of the row, "full" or "mini", with `--set` assignments."""
+        return override(mini(self.load()) if scale == "mini" else self.load(), assignments)
 
 
 @dataclass(frozen=True)
