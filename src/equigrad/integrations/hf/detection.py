@@ -133,12 +133,14 @@ class _Calls:
 
     def build_criterion(self, *arguments: Any, **options: Any) -> nn.Module:
         """The host's criterion with our classification term."""
-        self.criterion: Any = self.kind(*arguments, **options)
-        setattr(self.criterion, self.host.method, self.classification)
-        if hasattr(self.criterion, "get_cdn_matched_indices"):
-            self.match_denoising = self.criterion.get_cdn_matched_indices
-            self.criterion.get_cdn_matched_indices = self.matched_denoising
-        return self.criterion
+        criterion: Any = self.kind(*arguments, **options)
+        self.criterion = criterion
+        setattr(criterion, self.host.method, self.classification)
+        if hasattr(criterion, "get_cdn_matched_indices"):
+            self.match_denoising = criterion.get_cdn_matched_indices
+            criterion.get_cdn_matched_indices = self.matched_denoising
+        built: nn.Module = criterion
+        return built
 
     def matched_denoising(self, *arguments: Any) -> Any:
         """What the host matches for denoising queries; the calls that follow have these very indices."""
@@ -181,6 +183,7 @@ class _Calls:
 
 def _matched_iou(predicted: Tensor, boxes: Tensor) -> Tensor:
     """IoU of each predicted box with the box it was matched to, (M,)."""
+    iou: Tensor
     iou, _ = box_iou(center_to_corners_format(predicted.detach()), center_to_corners_format(boxes))
     return iou.diagonal()
 
