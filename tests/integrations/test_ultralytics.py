@@ -141,6 +141,26 @@ def test_a_loss_without_statistics_has_an_empty_side_file(tmp_path):
     assert list(equalizer.losses) == ["head"]
 
 
+class Payload:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_a_side_file_that_is_something_else_is_refused_and_nothing_in_it_executed(tmp_path, capsys):
+    equalizer = Equalizer(equigrad.SigmoidEqualizationLoss(NUM_CLASSES))
+    file = tmp_path / "last.equigrad"
+    torch.save(Payload(), file)
+    others = [file.read_bytes(), b"", b"text"]
+    for content in ([1, 2], {"head.statistics.positive": torch.zeros(7)}, {"x": 1}):
+        torch.save(content, file)
+        others.append(file.read_bytes())
+    for content in others:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"last.equigrad: expected statistics that equalize wrote"):
+            equalizer.load(file)
+    assert "executed" not in capsys.readouterr().out
+
+
 def test_resuming_without_the_side_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"last.equigrad: the statistics of the loss are missing"):
         Equalizer(equigrad.SigmoidEqualizationLoss(NUM_CLASSES)).load(side_file(tmp_path / "last.pt"))

@@ -111,10 +111,15 @@ class Equalizer(nn.Module):
                 f"{file}: the statistics of the loss are missing, which equalize writes beside each checkpoint; copy "
                 "the file there, or start a new training"
             )
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        if state:  # empty without statistics
-            self._divide_among({name.partition(".")[0]: None for name in state})
-        self.losses.load_state_dict(state)
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+            names = {name.partition(".")[0] for name in state}
+            if names == set(_HEADS):
+                self._divide_among(dict.fromkeys(_HEADS))
+            self.losses.load_state_dict(state)
+        except Exception as error:  # torch raises many kinds on a damaged file
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ValueError(f"{file}: expected statistics that equalize wrote for this loss: {reason}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_batches"} | {"_batches": None}
