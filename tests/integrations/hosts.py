@@ -55,7 +55,7 @@ HOSTS = [
     Host("Hugging Face, D-FINE", "transformers", "hf.detection_run:DFineRun", "hf_detection.md", 1),
     Host("Hugging Face, Deformable DETR", "transformers", "hf.detection_run:DeformableDetrRun", "hf_detection.md", 1),
     Host("mmdetection, RetinaNet", "mmdet", "mmdet_run:MmdetRun", "mmdet.md", 3),
-    Host("mmdetection, Faster R-CNN", "mmdet", "mmdet_run:FasterRun", "mmdet.md", 2),
+    Host("mmdetection, Faster R-CNN", "mmdet", "mmdet_run:FasterRun", "mmdet.md", 3),
     Host("timm", "timm", "classifier_runs:timm_run", "timm.md", 1),
     Host("segmentation_models_pytorch", "segmentation-models-pytorch", "classifier_runs:smp_run", "smp.md", 1),
     Host("Lightning", "lightning", "classifier_runs:lightning_run", "lightning.md", 1),

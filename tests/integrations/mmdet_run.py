@@ -242,4 +242,3 @@ class FasterRun(MmdetRun):
     config = faster_rcnn(
         {"type": "EquigradBoxLoss", "loss": {"type": "SigmoidEqualizationLoss", "num_classes": NUM_CLASSES}}
     )
-    hooks = ()

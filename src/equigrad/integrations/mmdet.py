@@ -126,7 +126,8 @@ class BoxLoss(HeadLoss):
         is_sigmoid = _takes_background(self.loss)
         if objectness:
             self.scores: Any = SigmoidObjectnessScores() if is_sigmoid else SoftmaxObjectnessScores()
-            self.loss = WithObjectness(self.loss)
+            inside: Any = self.loss
+            self.loss = WithObjectness(inside)
         elif is_sigmoid:
             self.scores = SigmoidScores()
         else:

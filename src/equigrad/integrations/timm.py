@@ -7,7 +7,7 @@ from timm import task as timm_task
 from torch import nn
 
 
-class ClassificationTask(timm_task.ClassificationTask):  # type: ignore[misc]
+class ClassificationTask(timm_task.ClassificationTask):
     """`timm.task.ClassificationTask` with the state of the criterion in its checkpoints, as `task_state`.
 
         task = ClassificationTask(model, equigrad.SoftmaxEqualizationLoss(1000), device=device)
@@ -17,12 +17,14 @@ class ClassificationTask(timm_task.ClassificationTask):  # type: ignore[misc]
 
     def get_task_state(self, module: nn.Module | None = None, ema: bool = False) -> dict[str, Any]:
         """What a checkpoint holds beside the model."""
-        return {"criterion": self.criterion.state_dict()}
+        return {"criterion": self.criterion.state_dict()} if isinstance(self.criterion, nn.Module) else {}
 
     def load_task_state(
         self, state: dict[str, Any] | None, strict: bool = True, module: nn.Module | None = None, ema: bool = False
     ) -> None:
         """Read it back; the averaged model has the same criterion."""
+        if not isinstance(self.criterion, nn.Module):
+            return
         if state is None or "criterion" not in state:
             warnings.warn("the checkpoint has no statistics of the criterion; they start at zero", stacklevel=2)
             return

@@ -124,21 +124,21 @@ class BatchPerStep(TrainerCallback):  # type: ignore[misc]
 class _Calls:
     """The classification terms of one forward pass."""
 
-    def __init__(self, loss: nn.Module, host: Host, kind: Callable[..., nn.Module], denoising: Denoising) -> None:
+    def __init__(self, loss: nn.Module, host: Host, kind: Callable[..., Any], denoising: Denoising) -> None:
         self.loss, self.host, self.kind, self.denoising = loss, host, kind, denoising
         self.passes_quality = "quality" in inspect.signature(loss.forward).parameters
         self.denoising_indices: Any = None
         # One tensor for all calls that share a divisor: they take one row of the collective.
         self.divisors: dict[bool, Tensor] = {}
 
-    def build_criterion(self, *arguments: Any, **options: Any) -> nn.Module:
+    def build_criterion(self, *arguments: Any, **options: Any) -> Any:
         """The host's criterion with our classification term."""
-        self.criterion: Any = self.kind(*arguments, **options)
-        setattr(self.criterion, self.host.method, self.classification)
-        if hasattr(self.criterion, "get_cdn_matched_indices"):
-            self.match_denoising = self.criterion.get_cdn_matched_indices
-            self.criterion.get_cdn_matched_indices = self.matched_denoising
-        return self.criterion
+        self.criterion = criterion = self.kind(*arguments, **options)
+        setattr(criterion, self.host.method, self.classification)
+        if hasattr(criterion, "get_cdn_matched_indices"):
+            self.match_denoising = criterion.get_cdn_matched_indices
+            criterion.get_cdn_matched_indices = self.matched_denoising
+        return criterion
 
     def matched_denoising(self, *arguments: Any) -> Any:
         """What the host matches for denoising queries; the calls that follow have these very indices."""
@@ -181,6 +181,7 @@ class _Calls:
 
 def _matched_iou(predicted: Tensor, boxes: Tensor) -> Tensor:
     """IoU of each predicted box with the box it was matched to, (M,)."""
+    iou: Tensor
     iou, _ = box_iou(center_to_corners_format(predicted.detach()), center_to_corners_format(boxes))
     return iou.diagonal()
 

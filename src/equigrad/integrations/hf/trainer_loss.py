@@ -1,6 +1,7 @@
 """A loss with statistics as the `compute_loss_func` of the Trainer, for classification of images, texts and tokens."""
 
 import sys
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -48,17 +49,20 @@ class TrainerLoss(nn.Module):
         logits, labels = _classes_last(logits, labels)
         trainer = _calling_trainer(self)
         if trainer is None or samples is None:
-            value: Tensor = self.loss(logits, labels, normalizer=samples)
-            return value
+            return self._value(logits, labels, samples)
         _check_arguments(trainer.args)
         factor = _later_factor(trainer)
         if not self.loss.training:
-            return self.loss(logits, labels, normalizer=samples / factor) / factor
+            return self._value(logits, labels, samples / factor) / factor
         step = self._step_of(num_items_in_batch, samples / factor)
-        value = self.loss(logits, labels, normalizer=step.normalizer) / factor
+        value = self._value(logits, labels, step.normalizer) / factor
         if trainer.accelerator.sync_gradients:  # the last micro-batch
             step.batch.record()
             self._step = None
+        return value
+
+    def _value(self, logits: Tensor, labels: Tensor, normalizer: Tensor | None) -> Tensor:
+        value: Tensor = self.loss(logits, labels, normalizer=normalizer)
         return value
 
     def _step_of(self, key: Any, normalizer: Tensor) -> "_Step":
@@ -92,7 +96,7 @@ def _check(model: PreTrainedModel, loss: nn.Module) -> None:
 
 def _calling_trainer(function: TrainerLoss) -> Trainer | None:
     """The Trainer that is calling; it gives its loss function nothing of its settings, which change what is right."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Trainer):
