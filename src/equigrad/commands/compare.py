@@ -95,7 +95,7 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
     from equigrad.tasks.comparison.sources import NamedFiles, assignments_of, find_source
 
     named = NamedFiles(parsed.test, parsed.root, parsed.images, parsed.names)
-    task, source = find_source(parsed.data, named, _task(parsed.task))
+    task, source = find_source(parsed.data, named, checked_task(parsed.task))
     chosen = _chosen(parsed.methods, task, parsed.detector)
     # Each variant starts from its own first stage, which shares its name where that is compared as well.
     stages = {name: str(FIRST_STAGES[method]) for name, method in chosen.items() if method in FIRST_STAGES}
@@ -115,7 +115,8 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
     return task, methods, list(chosen)
 
 
-def _task(name: str | None) -> Any:
+def checked_task(name: str | None) -> Any:
+    """The value of `--task`; ValueError with the nearest known one if there is none such."""
     from equigrad.settings import nearest
     from equigrad.tasks.comparison.sources import TASKS
 

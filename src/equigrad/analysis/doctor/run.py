@@ -1,0 +1,151 @@
+"""What looks wrong in a run: its progress, its losses, its settings, its statistics and its tail."""
+
+import numpy as np
+
+from equigrad.analysis.doctor.finding import Finding
+from equigrad.analysis.doctor.settings import compensates, loss_of, settings_findings
+from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_findings
+from equigrad.analysis.doctor.tail import Tail
+from equigrad.analysis.findings import STARVING, STARVING_RATIO
+from equigrad.analysis.history import Floats, Json, RunHistory
+from equigrad.run_files import standing, unfinished_note
+
+
+def tail_of_run(run: RunHistory) -> Tail | None:
+    """Training and test images of its categories; None before its evaluation, and where it counts pixels."""
+    counts_pixels = run.recipe.get("settings", {}).get("type") == "SegmentationRecipe"
+    if run.evaluation is None or not run.evaluation.categories or counts_pixels:
+        return None
+    _, counts = run.evaluation.names_and_counts()
+    tested = np.array([category.num_test != 0 for category in run.evaluation.categories], dtype=np.int64)
+    return Tail(counts, counts, tested)
+
+
+def run_findings(run: RunHistory) -> list[Finding]:
+    """All that looks wrong."""
+    settings = run.recipe.get("settings", {})
+    found = [*_progress(run), *_losses(run), *settings_findings(settings)]
+    for history in run.statistics.values():
+        names = None if run.evaluation is None else run.evaluation.names_and_counts()[0] or None
+        found += statistics_findings(Gathered(history, names, _planned_steps(run), _largest_positive(settings)))
+    return [*found, *_samples(run), *_starving(run), *_untested(run)]
+
+
+def _progress(run: RunHistory) -> list[Finding]:
+    found, note = standing(run.folder), unfinished_note(run.folder)
+    if note is not None and found is not None:
+        remedy = note.partition("to go on: ")[2]
+        return [Finding("warning", "unfinished", "the run is not finished", str(found), remedy)]
+    if run.lost_lines is not None:
+        return [Finding("note", "log_lost", "the log has lost lines", run.lost_lines, "nothing brings them back")]
+    return []
+
+
+def _losses(run: RunHistory) -> list[Finding]:
+    broken = [line["step"] for line in run.metrics if "loss" in line and line["loss"] is None]
+    if not broken:
+        return []
+    return [
+        Finding(
+            "error",
+            "loss_not_finite",
+            "the loss is not finite",
+            f"{len(broken):,} lines of the log, the first at step {broken[0]:,}",
+            "equigrad train … with half of --lr, --set training.max_grad_norm=10, or --precision 32",
+        )
+    ]
+
+
+def _planned_steps(run: RunHistory) -> int | None:
+    found = standing(run.folder)
+    return None if found is None else found.last_step
+
+
+def _largest_positive(settings: Json) -> float | None:
+    """Of a classifier: the mean of |p - 1| is at most 1, times the largest weight of a positive sample."""
+    if settings.get("type") != "ClassificationRecipe" or settings.get("init") is not None:
+        return None  # statistics may have come with the weights
+    loss = loss_of(settings)
+    match loss.get("type"):
+        case "SoftmaxEql":
+            return 1.0
+        case "SigmoidEql":
+            boost = loss.get("positive_boost")
+            return 1.0 + boost if isinstance(boost, int | float) else None
+        case _:
+            return None
+
+
+def _samples(run: RunHistory) -> list[Finding]:
+    """A classifier sees no more samples than its batches have."""
+    settings = run.recipe.get("settings", {})
+    training = settings.get("training")
+    batch = training.get("batch_size") if isinstance(training, dict) else None
+    if settings.get("type") != "ClassificationRecipe" or not isinstance(batch, int):
+        return []
+    for history in run.recognition.values():
+        seen, last = float(history.seen[-1].sum()), int(history.steps[-1])
+        if seen > last * batch + 0.5:
+            return [polluted(f"{seen:,.0f} samples in {last:,} steps of {batch:,}")]
+    return []
+
+
+def _starving(run: RunHistory) -> list[Finding]:
+    """Most of the rarest third loses its own training samples to others, while the head wins its own."""
+    settings = run.recipe.get("settings", {})
+    found: list[Finding] = []
+    for path, history in run.recognition.items():
+        if "auxiliary" in path:
+            continue
+        share, seen = history.share[-1], history.seen[-1]
+        found += _starving_tail(share, seen, STARVING, "of their own training samples won", settings)
+    if run.recognition:
+        return found
+    for statistics in run.statistics.values():
+        found += _starving_tail(
+            statistics.ratio[-1], statistics.positive[-1], STARVING_RATIO, "gradient ratio", settings
+        )
+    return found
+
+
+def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, settings: Json) -> list[Finding]:
+    known = np.flatnonzero(np.isfinite(indicator) & (amounts > 0))
+    order = known[np.argsort(amounts[known], kind="stable")]
+    size = len(order) // 3
+    if not size:
+        return []
+    tail, head = indicator[order[:size]], indicator[order[-size:]]
+    num_starving = int(np.count_nonzero(tail < limit))
+    if 2 * num_starving <= size or np.mean(head) < limit:
+        return []
+    is_equalized = compensates(loss_of(settings))
+    remedy = "train longer, or with a stronger setting" if is_equalized else "equigrad train … with an equalized method"
+    return [
+        Finding(
+            "warning",
+            "tail_starving",
+            "the tail is starving",
+            f"{num_starving:,} of the {size:,} rarest categories are below {limit:g} in {what}; "
+            f"mean {np.mean(tail):.2f}, head {np.mean(head):.2f}",
+            f"{remedy}; see equigrad report RUN",
+        )
+    ]
+
+
+def _untested(run: RunHistory) -> list[Finding]:
+    if run.evaluation is None:
+        return []
+    trained = [category for category in run.evaluation.categories if category.count > 0]
+    lacking = [category for category in trained if category.num_test == 0]
+    if not lacking:
+        return []
+    rarest = min(lacking, key=lambda category: category.count)
+    return [
+        Finding(
+            "warning",
+            "not_tested",
+            f"the test set lacks {len(lacking):,} of {len(trained):,} trained categories",
+            f"the rarest is {rarest.name} with {rarest.count:,} training samples",
+            "hold a part of every category out: --set data.test=none",
+        )
+    ]
