@@ -18,6 +18,7 @@ def test_doctor_prints_about_ten_lines_and_writes_json(photos, tmp_path):
 def test_doctor_reads_a_real_run_and_its_checkpoint(run):
     done = equigrad("doctor", run)
     assert done.code == 0, done.err
+    assert "run, classification, trained with SoftmaxEql" in done.out
     assert "the run was trained with precision 32" in done.out
     assert "error:" not in done.out
     done = equigrad("doctor", next((run / "checkpoints").glob("step_*.pt")))

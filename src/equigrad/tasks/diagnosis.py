@@ -13,7 +13,7 @@ from equigrad.analysis.doctor.data import Fault, data_findings
 from equigrad.analysis.doctor.diagnosis import Diagnosis
 from equigrad.analysis.doctor.finding import Finding
 from equigrad.analysis.doctor.run import run_findings, tail_of_run
-from equigrad.analysis.doctor.settings import task_of
+from equigrad.analysis.doctor.settings import loss_of, task_of
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.history import RunHistory, StatisticsOverTime
@@ -59,7 +59,7 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
 def _run(folder: Path) -> Diagnosis:
     run = RunHistory.load(folder)
     settings = run.recipe.get("settings", {})
-    precision = settings.get("precision")
+    precision, loss = settings.get("precision"), loss_of(settings).get("type")
     return Diagnosis(
         str(folder),
         "run",
@@ -67,6 +67,7 @@ def _run(folder: Path) -> Diagnosis:
         tail_of_run(run),
         run_findings(run),
         precision=precision if isinstance(precision, str) else None,
+        loss=loss if isinstance(loss, str) else None,
     )
 
 

@@ -16,7 +16,8 @@ def classifier(loss=SOFTMAX_EQL, scores="Softmax", **method):
     """Settings as in `recipe.json`."""
     method = {"type": "Method", "loss": loss, "scores": {"type": scores}, "bias_prior": None, **method}
     training = {"type": "TrainSettings", "batch_size": BATCH_SIZE}
-    return {"type": "ClassificationRecipe", "method": method, "training": training, "precision": "32"}
+    parts = {"data": {"type": "OwnImages"}, "method": method, "training": training}
+    return {"type": "ClassificationRecipe", **parts, "precision": "32"}
 
 
 def write_classifier(folder, settings=None, *, step=100, won=(1, 0.95, 0.9, 0.9, 0.8, 0.7), **content):

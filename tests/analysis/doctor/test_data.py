@@ -19,7 +19,7 @@ def test_a_test_set_without_any_rare_category_is_a_warning():
     (finding,) = findings([300, 30, 3], tested=(5, 5, 0))
     assert (finding.severity, finding.name) == ("warning", "not_tested")
     assert "none of the few-shot ones is in it" in finding.text
-    assert finding.evidence == "eel; the rarest has 3 training images"
+    assert finding.evidence == "eel; training images of the rarest: 3"
 
 
 def test_a_test_set_without_a_frequent_category_is_a_note():

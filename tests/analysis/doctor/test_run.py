@@ -74,6 +74,12 @@ def test_more_samples_than_the_batches_have_are_a_validation(tmp_path):
     assert finding.evidence == "2,100 samples in 100 steps of 20"
 
 
+def test_images_with_many_labels_may_have_more_positives_than_images(tmp_path):
+    settings = {**classifier(SIGMOID_EQL, "Sigmoid", bias_prior=0.001), "data": {"type": "ManyLabels"}}
+    statistics = {**moving(), **recognition([0.9] * 6, samples=2100)}
+    assert names(write_classifier(tmp_path / "run", settings, statistics=statistics)) == set()
+
+
 def test_a_head_that_loses_its_samples_too_is_no_starving_tail(tmp_path):
     assert names(write_classifier(tmp_path / "run", won=[0.1] * 6)) == set()
 

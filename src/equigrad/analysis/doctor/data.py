@@ -86,7 +86,7 @@ def _not_tested(tail: Tail, names: Sequence[str]) -> Finding | None:
         "warning" if few[lacking].any() else "note",
         "not_tested",
         f"{text}: none of the few-shot ones is in it" if is_blind else text,
-        f"{_listed(rarest_first, names)}; the rarest has {tail.images[rarest_first[0]]:,} training images",
+        f"{_listed(rarest_first, names)}; training images of the rarest: {tail.images[rarest_first[0]]:,}",
         "hold a part of every category out: equigrad train … --set data.test=none",
     )
 

@@ -22,6 +22,7 @@ class Diagnosis:
         findings: in any order.
         data: the data as `equigrad compare` takes it; None if unknown.
         precision: that a run was trained with; None if unknown.
+        loss: the same.
     """
 
     subject: str
@@ -31,6 +32,7 @@ class Diagnosis:
     findings: list[Finding] = field(default_factory=list)
     data: str | None = None
     precision: str | None = None
+    loss: str | None = None
 
     @property
     def advice(self) -> list[str]:
@@ -41,7 +43,8 @@ class Diagnosis:
 
     def text(self, machine: str) -> str:
         """About ten lines."""
-        title = f"{self.subject}: {self.kind}" + ("" if self.task is None else f", {self.task.replace('_', ' ')}")
+        known = [self.kind, self.task and self.task.replace("_", " "), self.loss and f"trained with {self.loss}"]
+        title = f"{self.subject}: {', '.join(filter(None, known))}"
         findings = worst_first(self.findings)
         lines = [title, *([] if self.tail is None else [f"tail: {self.tail}"])]
         lines += [f"outlook: {line}" for line in self.advice]
@@ -78,4 +81,5 @@ class Diagnosis:
             "findings": [asdict(finding) for finding in worst_first(self.findings)],
             "machine": machine,
             "precision": self.precision,
+            "loss": self.loss,
         }

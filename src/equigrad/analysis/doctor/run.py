@@ -3,7 +3,7 @@
 import numpy as np
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.settings import compensates, loss_of, settings_findings
+from equigrad.analysis.doctor.settings import compensates, has_one_label, loss_of, settings_findings
 from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
@@ -63,7 +63,7 @@ def _planned_steps(run: RunHistory) -> int | None:
 
 def _largest_positive(settings: Json) -> float | None:
     """Of a classifier: the mean of |p - 1| is at most 1, times the largest weight of a positive sample."""
-    if settings.get("type") != "ClassificationRecipe" or settings.get("init") is not None:
+    if not has_one_label(settings) or settings.get("init") is not None:
         return None  # statistics may have come with the weights
     loss = loss_of(settings)
     match loss.get("type"):
@@ -81,7 +81,7 @@ def _samples(run: RunHistory) -> list[Finding]:
     settings = run.recipe.get("settings", {})
     training = settings.get("training")
     batch = training.get("batch_size") if isinstance(training, dict) else None
-    if settings.get("type") != "ClassificationRecipe" or not isinstance(batch, int):
+    if not has_one_label(settings) or not isinstance(batch, int):
         return []
     for history in run.recognition.values():
         seen, last = float(history.seen[-1].sum()), int(history.steps[-1])
@@ -145,7 +145,7 @@ def _untested(run: RunHistory) -> list[Finding]:
             "warning",
             "not_tested",
             f"the test set lacks {len(lacking):,} of {len(trained):,} trained categories",
-            f"the rarest is {rarest.name} with {rarest.count:,} training samples",
+            f"the rarest is {rarest.name}, training samples: {rarest.count:,}",
             "hold a part of every category out: --set data.test=none",
         )
     ]

@@ -13,6 +13,7 @@ _SOFTMAX_LOSSES = (
 )
 _SIGMOID_SCORES = ("Sigmoid", "SigmoidObjectness")
 _SOFTMAX_SCORES = ("Softmax", "AdjustedSoftmax", "SoftmaxObjectness", "SoftmaxBackground", "NorCal")
+_ONE_LABEL = ("GlyphImages", "OwnImages", "PublishedImages")  # data with one category for each image
 _COUNTING_LOSSES = ("BalancedSoftmax", "LogitAdjustment", "Lade", "Seesaw", "GradientBlocking")
 
 
@@ -20,8 +21,15 @@ def task_of(settings: Json) -> str | None:
     """The task as `equigrad compare` names it; None for settings of a user's own parts."""
     if settings.get("type") == "DetectionRecipe":
         return "instance_segmentation" if _part(settings, "detector").get("with_masks") else "detection"
-    tasks = {"ClassificationRecipe": "classification", "SegmentationRecipe": "semantic_segmentation"}
-    return tasks.get(str(settings.get("type")))
+    if settings.get("type") == "SegmentationRecipe":
+        return "semantic_segmentation"
+    return "classification" if has_one_label(settings) else None
+
+
+def has_one_label(settings: Json) -> bool:
+    """Whether a run classifies images that have one category each."""
+    is_classification = settings.get("type") == "ClassificationRecipe"
+    return is_classification and _part(settings, "data").get("type") in _ONE_LABEL
 
 
 def loss_of(settings: Json) -> Json:
