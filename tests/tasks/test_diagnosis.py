@@ -7,10 +7,14 @@ import pytest
 import torch
 
 import equigrad
+from equigrad.analysis.doctor.outlook import MEASURED
+from equigrad.analysis.doctor.tail import Tail
+from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.tasks.comparison.sources import NamedFiles
 from equigrad.tasks.diagnosis import diagnose
 from images_on_disk import write_images, write_list
 from segmentation_on_disk import write_set
+from shared_data import shared_folder
 from small_detection_data import TRAIN, annotated, write_small_data
 
 NOTHING = NamedFiles()
@@ -76,7 +80,10 @@ def test_a_single_category_is_named_once(tmp_path):
 def test_a_test_set_without_rare_categories_is_named(tmp_path):
     write_images(tmp_path / "train", {"cat": 30, "dog": 25, "eel": 3})
     write_images(tmp_path / "test", {"cat": 2, "dog": 2}, seed=1)
-    assert names(diagnose(tmp_path, NOTHING)) == ["not_tested"]
+    diagnosis = diagnose(tmp_path, NOTHING)
+    assert names(diagnosis) == ["not_tested"]
+    command = f"equigrad train own_data:classification --set data.train={tmp_path}/train --set data.test=none"
+    assert command in diagnosis.findings[0].remedy
 
 
 def test_objects_are_counted_without_their_images(tmp_path):
@@ -112,6 +119,19 @@ def test_label_maps_with_an_unknown_value_are_named(tmp_path):
     diagnosis = diagnose(write_set(tmp_path, {"a": MAPS, "b": MAPS + 7}), NOTHING)
     assert names(diagnosis) == ["labels_out_of_range"]
     assert "equigrad data check" in diagnosis.findings[0].remedy
+
+
+@pytest.mark.shared_data
+def test_the_measured_data_sets_have_the_numbers_of_the_rule():
+    by_name = {case.name: case for case in MEASURED}
+    caltech = shared_folder("caltech101")
+    files = NamedFiles(test=caltech / "test.txt", root=caltech / "images.zip")
+    tails = {"Caltech-101-LT": diagnose(caltech / "train_lt100.txt", files).tail}
+    leaves = [read_coco(shared_folder("plantdoc") / f"instances_{name}.json") for name in ("train", "test")]
+    train, test = (data.instance_counts for data in leaves)  # every leaf is cut out as an image of its own
+    tails["PlantDoc leaves"] = Tail(train, train, test)
+    for name, tail in tails.items():
+        assert (tail.imbalance, tail.tested_few) == (by_name[name].imbalance, by_name[name].tested_few)
 
 
 def test_the_statistics_of_a_users_loss_are_healthy(tmp_path):

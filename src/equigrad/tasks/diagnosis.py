@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from equigrad.analysis.doctor.data import Fault, data_findings
+from equigrad.analysis.doctor.data import Commands, Fault, data_findings
 from equigrad.analysis.doctor.diagnosis import Diagnosis
 from equigrad.analysis.doctor.finding import Finding
 from equigrad.analysis.doctor.run import run_findings, tail_of_run
@@ -29,7 +30,8 @@ from equigrad.data.segmentation.readers import read_label_folders
 from equigrad.engine.checkpoint import load_checkpoint
 from equigrad.run_files import RECIPE
 from equigrad.tasks.classification.data import OwnImages
-from equigrad.tasks.comparison.sources import NamedFiles, TaskName, find_source
+from equigrad.tasks.comparison.sources import NamedFiles, Source, TaskName, assignments_of, find_source
+from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.segmentation.data import LabelFolders
 
 _WEIGHT_FILES = (".pt", ".pth", ".ckpt", ".bin", ".tar")
@@ -85,19 +87,21 @@ def _images(data: Path, named: NamedFiles, source: OwnImages) -> Diagnosis:
     tail = Tail(counts, counts, tested.astype(np.int64))
     # The counts show that better: a list may name categories that no image has.
     faults = [fault for fault in faults if "single category" not in fault.kind]
-    findings = data_findings(tail, train.class_names, faults, shlex.join(words))
+    train_only = replace(source, test=None)
+    commands = Commands(shlex.join(words), _training("classification", train_only))
+    findings = data_findings(tail, train.class_names, faults, commands)
     return Diagnosis(str(data), "data", "classification", tail, findings, _compared(data, named))
 
 
 def _objects(file: Path, named: NamedFiles, task: TaskName | None) -> Diagnosis:
     images = named.images or file.parent / "images"
     folder = images if images.exists() else None
-    command = shlex.join(
-        ["equigrad", "data", "check", str(file), *([] if folder is None else ["--images", str(folder)])]
-    )
+    options = [] if folder is None else ["--images", str(folder)]
+    check = shlex.join(["equigrad", "data", "check", str(file), *options])
+    commands = Commands(check, _training(task or "detection", CocoFiles(file, None, images)))
     faults = _faults(check_detection(file, folder))
     if faults:
-        return Diagnosis(str(file), "data", task, None, data_findings(None, (), faults, command))
+        return Diagnosis(str(file), "data", task, None, data_findings(None, (), faults, commands))
     train = read_coco(file)
     tested = np.ones(train.num_classes, dtype=np.int64)
     if named.test is not None:
@@ -107,7 +111,7 @@ def _objects(file: Path, named: NamedFiles, task: TaskName | None) -> Diagnosis:
     if task is None:
         task = "detection" if train.segmentations is None else "instance_segmentation"
     tail = Tail(train.category_counts, train.instance_counts, tested, "objects")
-    findings = data_findings(tail, train.categories.names, faults, command)
+    findings = data_findings(tail, train.categories.names, faults, commands)
     return Diagnosis(str(file), "data", task, tail, findings, _compared(file, named))
 
 
@@ -127,9 +131,11 @@ def _label_maps(data: Path, named: NamedFiles, source: LabelFolders) -> Diagnosi
     if test is not None:
         tested = np.sum([reading.pixels[:-1] for reading in test], axis=0)
     folders = [str(source.root / source.images), "--labels", str(source.root / source.labels)]
-    command = shlex.join(["equigrad", "data", "check", *folders, "--names", str(source.names)])
+    check = shlex.join(["equigrad", "data", "check", *folders, "--names", str(source.names)])
+    train_only = replace(source, test_images=None, test_labels=None)
+    commands = Commands(check, _training("semantic_segmentation", train_only))
     tail = Tail((pixels > 0).sum(0), pixels.sum(0), tested, "pixels")
-    findings = data_findings(tail, names, faults, command)
+    findings = data_findings(tail, names, faults, commands)
     return Diagnosis(str(data), "data", "semantic_segmentation", tail, findings, _compared(data, named))
 
 
@@ -187,6 +193,11 @@ def _in_range(images: ImageList) -> Counts:
 
 def _faults(findings: list[DataFinding]) -> list[Fault]:
     return [Fault(finding.kind, finding.count, finding.first) for finding in errors(findings)]
+
+
+def _training(task: str, source: Source) -> str:
+    settings = [word for assignment in assignments_of(source) for word in ("--set", assignment)]
+    return shlex.join(["equigrad", "train", f"own_data:{task}", *settings])
 
 
 def _compared(data: Path, named: NamedFiles) -> str:

@@ -1,14 +1,15 @@
 import numpy as np
 
-from equigrad.analysis.doctor.data import Fault, data_findings
+from equigrad.analysis.doctor.data import Commands, Fault, data_findings
 from equigrad.analysis.doctor.tail import Tail
 
 NAMES = ("cat", "dog", "eel")
+COMMANDS = Commands("equigrad data check photos", "equigrad train own_data:classification")
 
 
 def findings(counts, tested=(1, 1, 1), faults=()):
     counts = np.array(counts)
-    return data_findings(Tail(counts, counts, np.array(tested)), NAMES, faults, "equigrad data check photos")
+    return data_findings(Tail(counts, counts, np.array(tested)), NAMES, faults, COMMANDS)
 
 
 def test_complete_data_has_no_finding():
@@ -20,6 +21,7 @@ def test_a_test_set_without_any_rare_category_is_a_warning():
     assert (finding.severity, finding.name) == ("warning", "not_tested")
     assert "none of the few-shot ones is in it" in finding.text
     assert finding.evidence == "eel; training images of the rarest: 3"
+    assert finding.remedy == "test on a held-out part: equigrad train own_data:classification"
 
 
 def test_a_test_set_without_a_frequent_category_is_a_note():
@@ -41,4 +43,4 @@ def test_faults_of_files_have_the_command_that_lists_them():
 
 def test_data_that_cannot_be_counted_shows_its_faults_alone():
     fault = Fault("annotations of unknown categories", 1, "annotation 3")
-    assert [finding.name for finding in data_findings(None, (), [fault], "check")] == ["labels_out_of_range"]
+    assert [finding.name for finding in data_findings(None, (), [fault], COMMANDS)] == ["labels_out_of_range"]

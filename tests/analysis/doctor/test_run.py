@@ -91,6 +91,23 @@ def test_an_unfinished_run_is_mended_by_the_command_that_goes_on(tmp_path):
     assert finding.remedy == f"equigrad train own_data:classification --run {run} --resume"
 
 
+def test_a_remedy_is_the_command_of_the_run_with_one_change(tmp_path):
+    run = write_classifier(tmp_path / "run", **FAULTS["compensated_twice"])
+    (finding,) = run_findings(RunHistory.load(run))
+    begin = f"equigrad train toy:BCE --set 'name=two words' --run {run}_again --set method.sampler=random"
+    assert finding.remedy.startswith(begin)
+
+
+def test_a_starving_tail_is_sent_to_the_equalized_loss(tmp_path):
+    settings = classifier(
+        {**SIGMOID_EQL, "reweight_positive": False, "reweight_negative": False}, "Sigmoid", bias_prior=0.01
+    )
+    run = write_classifier(tmp_path / "run", settings, won=(1, 1, 1, 1, 0, 0))
+    (finding,) = run_findings(RunHistory.load(run))
+    assert finding.remedy.startswith("train with the method sigmoid_eql")
+    assert finding.evidence.startswith("2 of the 2 rarest categories are below 0.5")
+
+
 def test_the_tail_is_that_of_the_evaluated_categories(tmp_path):
     run = RunHistory.load(write_classifier(tmp_path / "run", evaluation=evaluation_without(absent=(5,))))
     tail = tail_of_run(run)

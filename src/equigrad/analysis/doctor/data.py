@@ -20,19 +20,28 @@ class Fault(NamedTuple):
     first: str
 
 
-def data_findings(tail: Tail | None, names: Sequence[str], faults: Sequence[Fault], command: str) -> list[Finding]:
+class Commands(NamedTuple):
+    """What mends faults of a data set."""
+
+    check: str  # lists all faults
+    hold_out: str  # trains with a part of the training set as test set
+
+
+def data_findings(
+    tail: Tail | None, names: Sequence[str], faults: Sequence[Fault], commands: Commands
+) -> list[Finding]:
     """Faults of the files, then those that only the counts show.
 
     Args:
         tail: None if the files are too wrong to count.
         names: of the categories.
         faults: of the files.
-        command: that lists all faults.
+        commands: for the remedies.
     """
-    found = [_fault(fault, command) for fault in faults]
+    found = [_fault(fault, commands.check) for fault in faults]
     if tail is None:
         return found
-    counted = (_single(tail, names), _never_seen(tail, names), _not_tested(tail, names))
+    counted = (_single(tail, names), _never_seen(tail, names), _not_tested(tail, names, commands.hold_out))
     return [*found, *(finding for finding in counted if finding is not None)]
 
 
@@ -73,7 +82,7 @@ def _never_seen(tail: Tail, names: Sequence[str]) -> Finding | None:
     )
 
 
-def _not_tested(tail: Tail, names: Sequence[str]) -> Finding | None:
+def _not_tested(tail: Tail, names: Sequence[str], hold_out: str) -> Finding | None:
     trained = tail.images > 0
     lacking = np.flatnonzero(trained & (tail.tested == 0))
     if not len(lacking):
@@ -87,7 +96,7 @@ def _not_tested(tail: Tail, names: Sequence[str]) -> Finding | None:
         "not_tested",
         f"{text}: none of the few-shot ones is in it" if is_blind else text,
         f"{_listed(rarest_first, names)}; training images of the rarest: {tail.images[rarest_first[0]]:,}",
-        "hold a part of every category out: equigrad train … --set data.test=none",
+        f"test on a held-out part: {hold_out}",
     )
 
 

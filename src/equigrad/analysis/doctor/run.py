@@ -1,9 +1,12 @@
 """What looks wrong in a run: its progress, its losses, its settings, its statistics and its tail."""
 
+import shlex
+from dataclasses import replace
+
 import numpy as np
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.settings import compensates, has_one_label, loss_of, settings_findings
+from equigrad.analysis.doctor.settings import TRAIN_AGAIN, compensates, has_one_label, loss_of, settings_findings
 from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
@@ -28,7 +31,20 @@ def run_findings(run: RunHistory) -> list[Finding]:
     for history in run.statistics.values():
         names = None if run.evaluation is None else run.evaluation.names_and_counts()[0] or None
         found += statistics_findings(Gathered(history, names, _planned_steps(run), _largest_positive(settings)))
-    return [*found, *_samples(run), *_starving(run), *_untested(run)]
+    found += [*_samples(run), *_starving(run), *_untested(run)]
+    again = _command(run)
+    return [replace(finding, remedy=finding.remedy.replace(TRAIN_AGAIN, again)) for finding in found]
+
+
+def _command(run: RunHistory) -> str:
+    """How the run was started, for a folder of its own; what follows changes it."""
+    words = next(iter(run.commands), [])
+    if words[:2] != ["equigrad", "train"]:
+        return TRAIN_AGAIN
+    if "--run" in words[:-1]:
+        index = words.index("--run")
+        words = words[:index] + words[index + 2 :]
+    return shlex.join([*words, "--run", f"{run.folder}_again"])
 
 
 def _progress(run: RunHistory) -> list[Finding]:
@@ -51,7 +67,7 @@ def _losses(run: RunHistory) -> list[Finding]:
             "loss_not_finite",
             "the loss is not finite",
             f"{len(broken):,} lines of the log, the first at step {broken[0]:,}",
-            "equigrad train … with half of --lr, --set training.max_grad_norm=10, or --precision 32",
+            f"{TRAIN_AGAIN} --set training.max_grad_norm=10, or with half the learning rate (--lr)",
         )
     ]
 
@@ -119,7 +135,7 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
     if 2 * num_starving <= size or np.mean(head) < limit:
         return []
     is_equalized = compensates(loss_of(settings))
-    remedy = "train longer, or with a stronger setting" if is_equalized else "equigrad train … with an equalized method"
+    remedy = "train longer" if is_equalized else f"train with {_equalized(settings)}"
     return [
         Finding(
             "warning",
@@ -127,9 +143,22 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
             "the tail is starving",
             f"{num_starving:,} of the {size:,} rarest categories are below {limit:g} in {what}; "
             f"mean {np.mean(tail):.2f}, head {np.mean(head):.2f}",
-            f"{remedy}; see equigrad report RUN",
+            f"{remedy}; equigrad report RUN names them",
         )
     ]
+
+
+def _equalized(settings: Json) -> str:
+    """The method that equalizes what a plain loss computes, as `--method` and recipes name it."""
+    kind = loss_of(settings).get("type")
+    equalized = {
+        "SigmoidEql": "sigmoid_eql",
+        "Efl": "efl",
+        "Eqfl": "eqfl",
+        "QualityFocal": "eqfl",
+        "FocalEql": "fl_eql",
+    }
+    return f"the method {equalized.get(str(kind), 'softmax_eql')}"
 
 
 def _untested(run: RunHistory) -> list[Finding]:
@@ -146,6 +175,6 @@ def _untested(run: RunHistory) -> list[Finding]:
             "not_tested",
             f"the test set lacks {len(lacking):,} of {len(trained):,} trained categories",
             f"the rarest is {rarest.name}, training samples: {rarest.count:,}",
-            "hold a part of every category out: --set data.test=none",
+            f"test on a held-out part: {TRAIN_AGAIN} --set data.test=none",
         )
     ]

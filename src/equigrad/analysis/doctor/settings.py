@@ -6,6 +6,9 @@ Settings are the JSON of `recipe.json`, so that nothing the file names has to be
 from equigrad.analysis.doctor.finding import Finding
 from equigrad.analysis.history import Json
 
+TRAIN_AGAIN = "equigrad train …"
+"""Stands in a remedy for the command of the run."""
+
 _SIGMOID_LOSSES = ("SigmoidEql", "Efl", "Eqfl", "FocalEql", "QualityFocal", "GradientBlocking")
 _SOFTMAX_LOSSES = (
     *("CrossEntropy", "AlignedCrossEntropy", "SoftmaxEql", "BalancedSoftmax", "LogitAdjustment", "Lade", "Seesaw"),
@@ -71,7 +74,7 @@ def _mismatch(settings: Json) -> Finding | None:
         "scores_mismatch",
         "the scores are not those the loss trains",
         f"loss {loss}, scores {scores}",
-        f"equigrad train … --set method.scores={wanted}",
+        f"{TRAIN_AGAIN} --set method.scores={wanted}",
     )
 
 
@@ -86,7 +89,7 @@ def _missing_prior(settings: Json) -> Finding | None:
                 "bias_prior_missing",
                 "sigmoids start at 0.5, so the first steps flood every category with negative gradient",
                 f"loss {loss}, {path} is {'none' if prior is None else prior}",
-                f"equigrad train … --set {path}=0.001",
+                f"{TRAIN_AGAIN} --set {path}=0.001",
             )
     return None
 
@@ -119,7 +122,7 @@ def _compensated_twice(settings: Json) -> Finding | None:
         "compensated_twice",
         "sampler and loss both make up for rare categories, which may cost the frequent ones",
         f"{path}={sampler} with loss {loss.get('type')}",
-        f"equigrad train … --set {path}=random, or the plain loss",
+        f"{TRAIN_AGAIN} --set {path}=random, or the plain loss",
     )
 
 
