@@ -155,6 +155,12 @@ def test_a_fault_of_saved_statistics_is_named(fault, tmp_path):
     assert names(diagnose(saved(tmp_path / "model.pt", CHANGES[fault]), NOTHING)) == [fault]
 
 
+def test_tensors_that_cannot_be_sums_are_not_taken_for_statistics(tmp_path):
+    torch.save({"positive": torch.ones(2, dtype=torch.complex64), "negative": torch.ones(2)}, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match="no gradient statistics in it"):
+        diagnose(tmp_path / "a.pt", NOTHING)
+
+
 def test_weights_without_statistics_are_refused_with_one_line(tmp_path):
     torch.save({"model": {"weight": torch.ones(2)}}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="no gradient statistics in it"):

@@ -167,9 +167,13 @@ def _statistics_in(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple
         elif isinstance(key, str) and (key == "positive" or key.endswith(".positive")):
             stem = key.removesuffix("positive")
             other, skipped = content.get(f"{stem}negative"), content.get(f"{stem}skipped")
-            if isinstance(value, Tensor) and isinstance(other, Tensor) and value.ndim == 1 == other.ndim:
-                num_skipped = int(skipped) if isinstance(skipped, Tensor) and skipped.numel() == 1 else 0
-                yield name.removesuffix(".positive"), (value, other, num_skipped)
+            if _are_sums(value) and _are_sums(other):
+                is_count = isinstance(skipped, Tensor) and skipped.dtype == torch.int64 and skipped.numel() == 1
+                yield name.removesuffix(".positive"), (value, other, int(skipped) if is_count else 0)
+
+
+def _are_sums(values: Any) -> bool:
+    return isinstance(values, Tensor) and values.ndim == 1 and values.is_floating_point()
 
 
 def _damaged_sums(path: str, positive: Tensor, negative: Tensor) -> list[Finding]:
