@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -152,7 +152,7 @@ def _checkpoint(file: Path) -> Diagnosis:
         broken = _damaged_sums(path, positive, negative)
         findings += broken
         if not any(finding.severity == "error" for finding in broken):
-            sums = (values.double().numpy()[None] for values in (positive, negative))
+            sums = (values.detach().double().numpy()[None] for values in (positive, negative))
             history = StatisticsOverTime(np.zeros(1, dtype=np.int64), *sums)
             findings += statistics_findings(Gathered(history, num_skipped=skipped))
     return Diagnosis(str(file), "checkpoint", None, None, findings)
@@ -168,12 +168,15 @@ def _statistics_in(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple
             stem = key.removesuffix("positive")
             other, skipped = content.get(f"{stem}negative"), content.get(f"{stem}skipped")
             if _are_sums(value) and _are_sums(other):
-                is_count = isinstance(skipped, Tensor) and skipped.dtype == torch.int64 and skipped.numel() == 1
-                yield name.removesuffix(".positive"), (value, other, int(skipped) if is_count else 0)
+                yield name.removesuffix(".positive"), (value, other, _number(skipped))
 
 
-def _are_sums(values: Any) -> bool:
+def _are_sums(values: Any) -> TypeGuard[Tensor]:
     return isinstance(values, Tensor) and values.ndim == 1 and values.is_floating_point()
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, Tensor) and value.dtype == torch.int64 and value.numel() == 1 else 0
 
 
 def _damaged_sums(path: str, positive: Tensor, negative: Tensor) -> list[Finding]:
