@@ -14,7 +14,7 @@ from equigrad.analysis.doctor.data import Commands, Fault, data_findings
 from equigrad.analysis.doctor.diagnosis import Diagnosis
 from equigrad.analysis.doctor.finding import Finding
 from equigrad.analysis.doctor.run import run_findings, tail_of_run
-from equigrad.analysis.doctor.settings import loss_of, task_of
+from equigrad.analysis.doctor.settings import compensates, loss_of, task_of
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.history import RunHistory, StatisticsOverTime
@@ -61,7 +61,7 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
 def _run(folder: Path) -> Diagnosis:
     run = RunHistory.load(folder)
     settings = run.recipe.get("settings", {})
-    precision, loss = settings.get("precision"), loss_of(settings).get("type")
+    precision, loss = settings.get("precision"), loss_of(settings)
     return Diagnosis(
         str(folder),
         "run",
@@ -69,8 +69,16 @@ def _run(folder: Path) -> Diagnosis:
         tail_of_run(run),
         run_findings(run),
         precision=precision if isinstance(precision, str) else None,
-        loss=loss if isinstance(loss, str) else None,
+        loss=_loss_name(loss),
     )
+
+
+def _loss_name(loss: dict[str, Any]) -> str | None:
+    """An equalization loss at zero strength is the plain loss that keeps the statistics."""
+    name = loss.get("type")
+    if not isinstance(name, str):
+        return None
+    return name if compensates(loss) else f"{name}, which compensates nothing here"
 
 
 def _images(data: Path, named: NamedFiles, source: OwnImages) -> Diagnosis:

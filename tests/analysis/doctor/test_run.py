@@ -104,8 +104,10 @@ def test_a_starving_tail_is_sent_to_the_equalized_loss(tmp_path):
     )
     run = write_classifier(tmp_path / "run", settings, won=(1, 1, 1, 1, 0, 0))
     (finding,) = run_findings(RunHistory.load(run))
-    assert finding.remedy.startswith("train with the method sigmoid_eql")
-    assert finding.evidence.startswith("2 of the 2 rarest categories are below 0.5")
+    assert finding.remedy == f"train with the method sigmoid_eql; equigrad report {run} names the categories"
+    assert finding.evidence.startswith(
+        "2 of the 2 rarest categories have a share of own training samples won below 0.5"
+    )
 
 
 def test_the_tail_is_that_of_the_evaluated_categories(tmp_path):

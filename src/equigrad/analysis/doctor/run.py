@@ -33,7 +33,11 @@ def run_findings(run: RunHistory) -> list[Finding]:
         found += statistics_findings(Gathered(history, names, _planned_steps(run), _largest_positive(settings)))
     found += [*_samples(run), *_starving(run), *_untested(run)]
     again = _command(run)
-    return [replace(finding, remedy=finding.remedy.replace(TRAIN_AGAIN, again)) for finding in found]
+    folder = shlex.quote(str(run.folder))
+    return [
+        replace(finding, remedy=finding.remedy.replace(TRAIN_AGAIN, again).replace(" RUN ", f" {folder} "))
+        for finding in found
+    ]
 
 
 def _command(run: RunHistory) -> str:
@@ -114,7 +118,7 @@ def _starving(run: RunHistory) -> list[Finding]:
         if "auxiliary" in path:
             continue
         share, seen = history.share[-1], history.seen[-1]
-        found += _starving_tail(share, seen, STARVING, "of their own training samples won", settings)
+        found += _starving_tail(share, seen, STARVING, "share of own training samples won", settings)
     if run.recognition:
         return found
     for statistics in run.statistics.values():
@@ -141,9 +145,9 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
             "warning",
             "tail_starving",
             "the tail is starving",
-            f"{num_starving:,} of the {size:,} rarest categories are below {limit:g} in {what}; "
+            f"{num_starving:,} of the {size:,} rarest categories have a {what} below {limit:g}; "
             f"mean {np.mean(tail):.2f}, head {np.mean(head):.2f}",
-            f"{remedy}; equigrad report RUN names them",
+            f"{remedy}; equigrad report RUN names the categories",
         )
     ]
 
