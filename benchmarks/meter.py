@@ -12,6 +12,7 @@ import statistics
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -75,7 +76,7 @@ def main() -> None:
     for num_classes in arguments.classes:
         step, meter = network_step(num_classes, arguments.images, arguments.size), equigrad.GradientMeter(num_classes)
         step(meter)
-        pairs = [(seconds(lambda: step(meter)), seconds(lambda: step(None))) for _ in range(arguments.repeats)]
+        pairs = [(seconds(partial(step, meter)), seconds(partial(step, None))) for _ in range(arguments.repeats)]
         plain, ratio = (statistics.median(values) for values in ([b for _, b in pairs], [a / b for a, b in pairs]))
         alone = meter_alone(num_classes, arguments.images)
         print(f"{num_classes:10,}{plain:12.2f}{ratio:17.3f}{1000 * alone:20.2f}{alone / plain:12.2%}", flush=True)

@@ -70,6 +70,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/launches.py": ["--shapes", "8x10"],
     "benchmarks/loading.py": ["--side", "64", "--count", "2", "--rounds", "1"],
     "benchmarks/losses.py": ["--shapes", "8x10", "2x5x4x4", "--threads", "1", "--seconds", "0.001", "--no-compile"],
+    "benchmarks/meter.py": ["--classes", "10", "--images", "2", "--size", "32", "--repeats", "1"],
     "benchmarks/ranks.py": ["--classes", "10", "--repeats", "2"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
@@ -352,6 +353,9 @@ PAGES: dict[str, PageSetup] = {
         not_run={"python examples/serve_fastapi.py": "never ends; its own tests ask it over HTTP"},
     ),
     "docs/habits.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
+    "docs/how_it_works.md": PageSetup(
+        not_run={"python benchmarks/indicators.py": "sixteen runs, half an hour of one core"},
+    ),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),
     "docs/own_data.md": PageSetup(

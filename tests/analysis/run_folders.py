@@ -20,6 +20,12 @@ def statistics(final_ratio: Any, steps: Any = STEPS) -> dict[str, Any]:
     return {"steps": steps, f"{PATH}.positive": negative * np.asarray(final_ratio), f"{PATH}.negative": negative}
 
 
+def recognition(share: Any, steps: Any = STEPS, path: str = "criterion") -> dict[str, Any]:
+    """A sample of each category a step, of which the share is won; for `statistics.npz`."""
+    seen = np.asarray(steps)[:, None] * np.ones(len(share))
+    return {f"{path}.seen": seen, f"{path}.compared": seen, f"{path}.won": seen * np.asarray(share)}
+
+
 def evaluation(values: Any, result: Any = None, metric: str = "AP", names: Any = NAMES) -> dict[str, Any]:
     """Of the six categories above, or of others with the same counts."""
     fields = zip(names, COUNTS, GROUPS, values, strict=True)

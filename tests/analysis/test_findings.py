@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from analysis.run_folders import evaluation, write_run
+from analysis.run_folders import evaluation, recognition, statistics, write_run
 from equigrad.analysis import findings
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
@@ -109,3 +109,26 @@ def test_the_figures_are_described_in_numbers(tmp_path):
     rows = words(findings.training_table(comparison))
     assert "bce 50 0.95 0.50 0.06 bce 100 0.95" in rows
     assert "bce 0 " not in rows  # nothing was received yet
+
+
+def with_wins(share):
+    """A softmax: all ratios are 1, whatever the categories win."""
+    return {"statistics": {**statistics([1] * 6), **recognition(share)}}
+
+
+def test_where_wins_are_recorded_they_and_not_the_ratio_say_who_starves(tmp_path):
+    plain, better = with_wins([1, 1, 0.9, 0.6, 0.3, 0]), with_wins([1, 1, 0.9, 0.8, 0.7, 0.4])
+    comparison = both(tmp_path, first=plain, second=better)
+    text = words(findings.starving_lists(comparison))
+    assert "2 of 6 categories are starving: 0 of 2 frequent, 0 of 2 common, 2 of 2 rare." in text
+    assert "yoke : 2 training samples, wins 0 % of its samples, ratio 1" in text.replace("\u00a0", " ")
+    assert "Of the 2 that starve under bce, 1 do not here." in text
+    assert "starving categories 2 → 1" in words(findings.lead(comparison))
+    assert "bce 100.0 75.0 15.0 2 eql 100.0 85.0 55.0 1" in words(findings.won_table(comparison))
+
+
+def test_a_run_without_gradient_statistics_can_starve_too(tmp_path):
+    only_wins = {"statistics": {"steps": statistics([1] * 6)["steps"], **recognition([1, 1, 1, 1, 1, 0])}}
+    comparison = both(tmp_path, first=only_wins)
+    assert not [run for run in comparison.watched if run.name == "bce"]
+    assert "1 of 6 categories are starving" in words(findings.starving_lists(comparison))

@@ -8,7 +8,14 @@ import torch
 from torch import nn
 
 from equigrad import GradientStatistics, SigmoidEqualizationLoss
-from equigrad.engine.statistics_history import StatisticsHistory, find_statistics, tail_and_head_ratio
+from equigrad.engine.statistics_history import (
+    StatisticsHistory,
+    find_statistics,
+    tail_and_head_ratio,
+    tail_and_head_won,
+)
+from equigrad.meter import Recognition
+from equigrad.meter.watched_losses import WatchedLosses
 
 
 @pytest.fixture
@@ -96,3 +103,23 @@ def test_tail_and_head_are_thirds_by_positive_gradient():
 
 def test_untouched_statistics_count_as_balanced():
     assert tail_and_head_ratio(GradientStatistics(1)) == (1.0, 1.0)
+
+
+def test_wins_of_the_watched_losses_are_recorded_beside_the_statistics(model, tmp_path):
+    watched = WatchedLosses(model, 3)
+    model["head"]["criterion"](torch.eye(3).requires_grad_(), torch.tensor([0, 1, 0]))
+    history = StatisticsHistory(tmp_path, 0)
+    history.record(1, model, watched)
+    history.write()
+    stored = np.load(tmp_path / "statistics.npz")
+    assert stored["head.criterion.seen"].tolist() == [[2, 1, 0]]
+    assert stored["head.criterion.won"].tolist() == [[1, 1, 0]]
+
+
+def test_tail_and_head_won_are_means_over_thirds_of_what_was_seen():
+    recognition = Recognition(7)
+    recognition.seen.copy_(torch.tensor([0.0, 9, 8, 5, 4, 2, 1]))
+    recognition.compared.copy_(recognition.seen)
+    recognition.won.copy_(torch.tensor([0.0, 9, 4, 5, 4, 1, 0]))
+    assert tail_and_head_won(recognition) == (pytest.approx(0.25), pytest.approx(0.75))
+    assert tail_and_head_won(Recognition(2)) == (0.0, 0.0)
