@@ -368,6 +368,9 @@ PAGES: dict[str, PageSetup] = {
         not_run={"python benchmarks/detection_index.py --starts": "eight processes that each import torch"},
     ),
     "docs/detection_metrics.md": PageSetup(write=write_detections),
+    "docs/doctor.md": PageSetup(
+        write=write_own_data, shorter={"equigrad train tiny:": TINY_GLYPHS}, outputs=["runs/ce: run, classification"]
+    ),
     "docs/export.md": PageSetup(
         write=write_photos,
         shorter={"equigrad train own_data:": OWN_IMAGES},

@@ -5,7 +5,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from equigrad.commands import compare, data, demo, evaluate, export, figure, predict, recipes, report, table, train
+from equigrad.commands import (
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    figure,
+    predict,
+    recipes,
+    report,
+    table,
+    train,
+)
 from equigrad.commands.exit_codes import FAILED, STOPPED
 from equigrad.commands.parser import OneLineParser
 from equigrad.commands.version import ShowVersion
@@ -56,6 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="equigrad", description="Training recognisers on long-tailed data.")
     parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (demo, recipes, train, evaluate, predict, export, report, table, figure, compare, data):
+    for command in (demo, recipes, train, evaluate, predict, export, report, table, figure, compare, doctor, data):
         command.add_parser(commands)
     return parser

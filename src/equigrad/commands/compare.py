@@ -5,9 +5,10 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from equigrad.commands import train
+from equigrad.commands.data_source import add_source_options, checked_task, named_files
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
 from equigrad.terminal import printable
@@ -36,13 +37,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--methods", help="names with commas, the baseline first; NAME=METHOD for a second variant")
     parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="trainings of each method (3)")
-    parser.add_argument(
-        "--test", type=Path, metavar="PATH", help="test set like DATA; else one in DATA, or a held-out part"
-    )
-    parser.add_argument("--root", type=Path, metavar="FOLDER", help="what the paths of a list of images start from")
-    parser.add_argument("--images", type=Path, metavar="FOLDER", help="images of a COCO or LVIS file")
-    parser.add_argument("--names", type=Path, metavar="FILE", help="names of the categories of label maps")
-    parser.add_argument("--task", help="what to learn, if the data does not tell")
+    add_source_options(parser)
     parser.add_argument("--trained", action="store_true", help="train whole models, by own_data:TASK")
     parser.add_argument(
         "--set",
@@ -94,10 +89,9 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
     from equigrad.recipes.choices import default_detector
     from equigrad.recipes.methods.classification import FIRST_STAGES
     from equigrad.tasks.comparison.rows import Method
-    from equigrad.tasks.comparison.sources import NamedFiles, assignments_of, find_source
+    from equigrad.tasks.comparison.sources import assignments_of, find_source
 
-    named = NamedFiles(parsed.test, parsed.root, parsed.images, parsed.names)
-    task, source = find_source(parsed.data, named, _task(parsed.task))
+    task, source = find_source(parsed.data, named_files(parsed), checked_task(parsed.task))
     if task == "detection" and parsed.detector is None:
         # One detector for all methods: that of the first.
         parsed.detector = default_detector((parsed.methods or "").partition(",")[0].rpartition("=")[2].strip() or None)
@@ -118,15 +112,6 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
             raise ValueError(str(error).replace("method.", f"{name}.")) from None  # as the user wrote it
         methods[name] = Method(loaded.recipe, loaded.source(), stages.get(name))
     return task, methods, list(chosen)
-
-
-def _task(name: str | None) -> Any:
-    from equigrad.settings import nearest
-    from equigrad.tasks.comparison.sources import TASKS
-
-    if name is not None and name not in TASKS:
-        raise ValueError(f"--task {name}: expected one of {', '.join(TASKS)}{nearest(name, TASKS)}")
-    return name
 
 
 def _chosen(text: str | None, task: str, detector: str | None) -> dict[str, str]:

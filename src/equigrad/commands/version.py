@@ -22,11 +22,23 @@ def version_text() -> str:
 
     import torch
 
+    return f"equigrad {metadata.version('equigrad')}, torch {torch.__version__}\n{kernels_text()}"
+
+
+def kernels_text() -> str:
+    """What computes the losses on this machine."""
+    import torch
+
     from equigrad.losses.kernel_choice import VARIABLE, kernels_for
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, no GPU found"
-    return (
-        f"equigrad {metadata.version('equigrad')}, torch {torch.__version__}\n"
-        f"losses are computed by: {kernels_for(device)} ({name}; {VARIABLE} chooses)"
-    )
+    return f"losses are computed by: {kernels_for(device)} ({name}; {VARIABLE} chooses)"
+
+
+def machine_text() -> str:
+    """Kernels, and the precision that trainings have here unless they are told otherwise."""
+    import torch
+
+    has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return f"{kernels_text()}; precision 32 by default{', this GPU also has --precision bf16' if has_bf16 else ''}"

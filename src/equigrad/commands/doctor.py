@@ -1,0 +1,38 @@
+"""`equigrad doctor`: how long the tail is, what is likely to help, what looks wrong, and what mends it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from equigrad.commands.data_source import add_source_options, checked_task, named_files
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`equigrad doctor DATA|RUN|CHECKPOINT`."""
+    parser = commands.add_parser("doctor", help="how long the tail is, what will help, what looks wrong")
+    parser.add_argument(
+        "subject",
+        type=Path,
+        metavar="DATA|RUN|CHECKPOINT",
+        help="data as `compare` takes it, the folder of a run, or a file with the state_dict of a loss",
+    )
+    add_source_options(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as one object")
+    parser.set_defaults(function=doctor)
+
+
+def doctor(parsed: argparse.Namespace, command: Sequence[str]) -> None:
+    """Print the diagnosis; finding a fault is success."""
+    from equigrad.commands.version import machine_text
+    from equigrad.files import write_atomically
+    from equigrad.tasks.diagnosis import diagnose
+    from equigrad.terminal import printable
+
+    diagnosis = diagnose(parsed.subject, named_files(parsed), checked_task(parsed.task))
+    machine = machine_text()
+    print("\n".join(printable(line) for line in diagnosis.text(machine).split("\n")))
+    if parsed.json:
+        content = json.dumps(diagnosis.to_json(machine), indent=1, allow_nan=False)
+        parsed.json.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(parsed.json, (content + "\n").encode())
