@@ -57,11 +57,11 @@ def answer(imbalance: float, tested_few: float, measured: Sequence[Measured] = M
 
 _ADVICE = {
     "classification": (
-        "balanced_softmax (counts known), or softmax_eql with loss.prior_power=2",
-        "ce,balanced_softmax,softmax_eql,strong=softmax_eql --set strong.loss.prior_power=2",
+        "softmax_eql with its defaults, or balanced_softmax, which needs the counts",
+        "ce,balanced_softmax,softmax_eql",
     ),
     "semantic_segmentation": ("softmax_eql with its defaults; it costs frequent categories pixels", "ce,softmax_eql"),
-    "detection": ("efl with loss.focus_scale=8 and repeat-factor sampling, as in the paper", "fl,efl"),
+    "detection": ("sigmoid_eql with its defaults in two stages, efl in one (--detector atss)", "bce,sigmoid_eql"),
     "instance_segmentation": ("sigmoid_eql with its defaults, in Mask R-CNN", "bce,sigmoid_eql"),
 }
 
