@@ -65,13 +65,13 @@ def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
         assert about.startswith(purpose)
         assert about.endswith(kind)
     assert entries["preprocessing.short"][0] == "176,192,208,224,240,256"
-    assert "[SigmoidEql | Efl | Eqfl | QualityFocal | FocalEql]" in entries["method.loss"][1]
+    assert "[SigmoidEql | Efl | Eqfl | Evfl | QualityFocal | FocalEql]" in entries["method.loss"][1]
 
 
 def test_the_help_names_the_arguments_of_the_recipe_and_the_flags(capsys):
     assert train("own_data:detection", "--help") == 0
     shown = " ".join(capsys.readouterr().out.split())  # however the lines are broken
-    assert "[none or one of bce, fl, fl_eql, efl, qfl, eqfl, sigmoid, ce, " in shown
+    assert "[none or one of bce, fl, fl_eql, efl, qfl, eqfl, vfl, evfl, sigmoid, ce, " in shown
     assert "yolox_s has its own, trained from scratch. [none or a text]" in shown
     assert "Faster R-CNN with Sigmoid-EQL" in shown
     assert "Args:" not in shown

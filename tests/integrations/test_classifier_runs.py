@@ -1,11 +1,19 @@
 """Loops that need no adapter."""
 
 import pytest
+import torch
 from tests.integrations import classifier_runs as runs
 
 from equigrad.integrations import check
 
 pytestmark = pytest.mark.integrations
+
+
+@pytest.fixture(autouse=True)
+def _leave_the_process_group():
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(

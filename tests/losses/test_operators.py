@@ -170,9 +170,25 @@ def arguments_of(name):
     labels = torch.tensor([0, 1, 2, -100, 1])
     vector = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     end = ("mean", None, -100, True)
+    quality = torch.rand(5).double()
+    hard, varifocal = (False, False, True, False), (False, True, True, True)  # of soft targets
     return {
-        "binary_cross_entropy": (logits, labels, vector, vector, None, None, None, vector, vector, vector, 2.0, *end),
-        "focal": (logits, labels, vector, vector, 0.25, vector, torch.rand(5).double(), None, None, None, 1.0, *end),
+        "binary_cross_entropy": (
+            logits,
+            labels,
+            vector,
+            vector,
+            None,
+            None,
+            None,
+            *hard,
+            vector,
+            vector,
+            vector,
+            2.0,
+            *end,
+        ),
+        "focal": (logits, labels, vector, vector, 0.25, vector, quality, *varifocal, None, None, None, 1.0, *end),
         "cross_entropy": (logits, labels, vector, vector, vector, 1.0, 0.0, *end),
         "seesaw_cross_entropy": (logits, labels, vector, 0.8, 2.0, 0.01, *end),
         "lade_cross_entropy": (logits, labels, vector, 0.1, 0.1, *end),

@@ -14,7 +14,7 @@ from equigrad import decoupling
 from equigrad.models.classification.classifier import build_classifier
 from equigrad.models.classification.cosine_classifier import CosineClassifier
 from equigrad.models.detection.two_stage.roi_head import RoIClassifier
-from equigrad.tasks.losses import BalancedSoftmax, CrossEntropy, DenseLoss, Distillation, Eqfl, QualityFocal
+from equigrad.tasks.losses import BalancedSoftmax, CrossEntropy, DenseLoss, Distillation, Eqfl, Evfl, QualityFocal
 from equigrad.tasks.methods import (
     Align,
     CosineLayer,
@@ -107,7 +107,7 @@ def test_batch_norms_of_the_frozen_part_follow_the_data_only_if_asked_to(model, 
 
 def test_only_quality_losses_take_the_iou_of_the_positives():
     with_quality = {kind for kind in get_args(DenseLoss) if DenseMethod(kind()).with_quality}
-    assert with_quality == {Eqfl, QualityFocal}
+    assert with_quality == {Eqfl, Evfl, QualityFocal}
 
 
 def test_a_linear_classifier_starts_at_its_prior():

@@ -89,7 +89,7 @@ def test_a_run_of_each_task_gives_its_weights_to_one_with_other_categories(name,
 
 def test_a_detector_starts_from_the_network_of_a_classifier(tmp_path, capsys):
     there = write_run(tmp_path / "run", own("classification")).state_dict()
-    here = build(own("detection", f"init={tmp_path / 'run'}"), HERE).state_dict()
+    here = build(own("detection", "method=efl", f"init={tmp_path / 'run'}"), HERE).state_dict()
     assert_close(here["pyramid.blocks.3.expand.conv.weight"], there["backbone.blocks.3.expand.conv.weight"])
     assert "; new: features.fpn, features.fpn.extra_blocks, head.class_tower" in capsys.readouterr().out
 
@@ -126,7 +126,7 @@ def of_torchvision(name, num_classes):
     torch.manual_seed(0)
     their_model = getattr(theirs, name)(weights=None, weights_backbone=None, num_classes=num_classes + 1)
     base = "detection" if "rcnn" not in name else "instance_segmentation"
-    recipe = load(f"own_data:{base}")
+    recipe = load(f"own_data:{base}", [] if "rcnn" in name else ["method=efl"])
     if "rcnn" in name:
         recipe = replace(recipe, detector=RCNN(with_masks="mask" in name))
     settings = ["backbone=ResNetPyramid", "backbone.weights=none", *TORCHVISION[name]]
@@ -179,7 +179,7 @@ def test_heads_of_version_2_are_told_the_settings_they_fit(tmp_path, capsys):
 def test_weights_of_a_backbone_alone_are_those_of_the_backbone(tmp_path, capsys):
     network = resnet50()
     torch.save({"state_dict": network.state_dict()}, tmp_path / "resnet50.pth")
-    recipe = override(own("detection", f"init={tmp_path / 'resnet50.pth'}"), ["backbone=ResNetPyramid"])
+    recipe = override(own("detection", "method=efl", f"init={tmp_path / 'resnet50.pth'}"), ["backbone=ResNetPyramid"])
     model = build(recipe, HERE)
     assert torch.equal(model.pyramid.body.conv1.weight, network.conv1.weight)
     assert capsys.readouterr().out.endswith("resnet50.pth: 265 weights taken, 2 left: fc.weight, fc.bias\n")

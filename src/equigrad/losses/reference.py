@@ -74,7 +74,8 @@ def varifocal_costs(
     """Varifocal loss of each entry: y' BCE(p, y') if it is positive, else alpha p^gamma BCE(p, 0), (N, ..., C)."""
     modulation = (focus * F.logsigmoid(z.detach() if constant_weight else z)).exp()
     own_weight = target if quality_weight else torch.ones_like(target)
-    return torch.where(y > 0, own_weight, negative_balance * modulation) * binary_costs(z, target)
+    costs = F.binary_cross_entropy_with_logits(z, target, reduction="none")
+    return torch.where(y > 0, own_weight, negative_balance * modulation) * costs
 
 
 def sample_weights(y: Tensor, weight: PerCategory | None) -> PerCategory:

@@ -18,13 +18,13 @@ GRAD_OB = (
     ObservedTask(
         "image classification",
         RowRecipe("image_classification:imagenet_lt_resnet50", "ce"),
-        RowRecipe("image_classification:imagenet_resnet50", "ce"),
+        RowRecipe("balanced:imagenet_resnet50", "ce"),
         ("ImageNet-LT", "ImageNet"),
     ),
     ObservedTask(
         "two-stage detection",
         RowRecipe("two_stage:components", "none"),
-        RowRecipe("two_stage:coco_mask_rcnn_r50", "none"),
+        RowRecipe("balanced:coco_mask_rcnn_r50", "none"),
         ("LVIS", "COCO"),
     ),
     ObservedTask(

@@ -9,13 +9,12 @@ re-implemented all rows: single precision, no averaged weights, no warm-up.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings
 from equigrad.models.backbones.resnets import TORCHVISION
 from equigrad.recipes.methods.classification import CE, LADE_INATURALIST, METHODS, MethodName
 from equigrad.tasks.backbones import ResNet
-from equigrad.tasks.classification.data import OwnImages, PublishedImages
+from equigrad.tasks.classification.data import PublishedImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 
 
@@ -37,12 +36,6 @@ def imagenet_lt_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
 def imagenet_lt_resnext50(method: MethodName = "ce") -> ClassificationRecipe:
     """ImageNet-LT, ResNeXt-50 from scratch, 90 epochs."""
     return replace(imagenet_lt_resnet50(method), backbone=ResNet("resnext50"), table="imagenet_lt (ResNeXt-50)")
-
-
-def imagenet_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
-    """ImageNet, which is balanced, ResNet-50 from scratch, 90 epochs: the figure `grad_ob`."""
-    data = OwnImages(Path("imagenet/train"), Path("imagenet/val"))
-    return replace(imagenet_lt_resnet50(method), data=data, table="", row="")
 
 
 def places_lt_resnet152(method: MethodName = "ce") -> ClassificationRecipe:

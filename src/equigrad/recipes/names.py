@@ -20,6 +20,7 @@ MODULES = (
     "one_stage",
     "yolox",
     "two_stage",
+    "balanced",
 )
 
 _MAX_LISTED = 8

@@ -22,7 +22,6 @@ from typing import Literal
 from equigrad.engine import Schedule
 from equigrad.recipes.detection_benchmarks import (
     CHECK_IMAGES,
-    COCO,
     LVIS_V1,
     NUM_LVIS_V1_IMAGES,
     OPENIMAGES,
@@ -148,11 +147,6 @@ def components(method: ComponentsName = "obj_neg_pos") -> DetectionRecipe:
     The printed first row has the mask AP of CE and the box AP of BCE (`compare_e2e_decouple`); here it is BCE.
     """
     return _lvis(COMPONENTS[method], 50, SCHEDULE_1X, table="component_analysis")
-
-
-def coco_mask_rcnn_r50(method: ComponentsName = "none") -> DetectionRecipe:
-    """COCO, which is balanced, Mask R-CNN on ResNet-50, 1x, with BCE: the figure `grad_ob`."""
-    return replace(components(method), data=COCO, check_images=None, table="", row="")
 
 
 MappingsName = Literal[

@@ -86,7 +86,7 @@ def test_a_recipe_that_cannot_train_is_named_and_the_others_go_on(tmp_path, monk
         "    def build(self):\n"
         "        return self\n"
         "def good():\n"
-        "    return own_data.classification()\n"
+        "    return own_data.classification(frozen='none')\n"
         "def broken():\n"
         "    return replace(good(), backbone=Broken())\n"
     )
