@@ -37,8 +37,8 @@ class ResultRow:
 
     def values(self, column: str) -> list[float]:
         """A metric of each seed, in per cent."""
-        found = [result.get(column, result.get(STANDS_FOR.get(column, ""))) for result in self.results]
-        return [100 * value for value in found if value is not None]
+        found = [_percent(result, column) for result in self.results]
+        return [value for value in found if value is not None]
 
     def mean(self, column: str) -> float:
         """Over seeds; nan without any."""
@@ -119,16 +119,17 @@ def table_records(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     records = []
     for row in rows:
         for seed, result in enumerate(row.results or [{}]):
-            ours = {f"ours_{column}": _rounded(result, column) for column in columns}
+            percents = {column: _percent(result, column) for column in columns}
+            ours = {f"ours_{name}": None if value is None else round(value, 3) for name, value in percents.items()}
             published = {f"published_{column}": row.published.get(column) for column in columns}
             facts = {"variant": row.variant, "row": row.label, "compared": int(row.is_compared), "run": row.run}
             records.append({**facts, "seed": seed if row.results else None, **ours, **published})
     return records
 
 
-def _rounded(result: Mapping[str, float | None], column: str) -> float | None:
+def _percent(result: Mapping[str, float | None], column: str) -> float | None:
     value = result.get(column, result.get(STANDS_FOR.get(column, "")))
-    return None if value is None else round(100 * value, 3)
+    return None if value is None else 100 * value
 
 
 def markdown(title: str, rows: Sequence[ResultRow], notes: Sequence[str]) -> str:
