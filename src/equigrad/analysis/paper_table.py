@@ -9,8 +9,8 @@ import numpy as np
 
 from equigrad.analysis.compared_tables import Table, as_markdown, mean_and_spread
 
-STANDS_FOR = {"AP1": "APr", "AP5": "APf"}
-"""Groups of OpenImages, and the nearest group of data with rare, common and frequent categories."""
+STANDS_FOR = {"AP1": "APr", "AP5": "APf", "APb": "AP"}
+"""What is read where a run lacks a metric: of OpenImages' groups the nearest, and without masks the AP is of boxes."""
 
 _ABSENT = "–"
 

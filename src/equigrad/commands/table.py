@@ -21,6 +21,7 @@ _MINI_NOTE = (
     "not data, backbone and length: only ranks can be compared with the paper, not levels. Rows that differ in depth, "
     "length or size of the data alone share one run."
 )
+_BOXES_NOTE = "The glyph detectors have no masks: ours is the AP of boxes, also beside the AP of masks in the paper."
 _GROUPS_NOTE = "The glyph data has rare, common and frequent categories: ours beside AP1 is APr, beside AP5 APf."
 
 
@@ -154,9 +155,10 @@ def _write(name: str, scale: str, rows: "Sequence[ResultRow]", folder: Path, com
     from equigrad.evaluation.tables import write_table
     from equigrad.files import write_atomically
 
-    notes = [_MINI_NOTE] if scale == "mini" else []
-    if scale == "mini" and "AP1" in columns_of(rows):
-        notes.append(_GROUPS_NOTE)
+    notes = []
+    if scale == "mini":
+        columns = columns_of(rows)
+        notes = [_MINI_NOTE, *[_BOXES_NOTE] * ("AP" in columns), *[_GROUPS_NOTE] * ("AP1" in columns)]
     title = f"{name}, {scale}"
     write_table(table_records(rows), folder / f"{name}.csv")
     write_atomically(folder / f"{name}.md", markdown(title, rows, [*notes, f"`{shlex.join(command)}`"]).encode())
