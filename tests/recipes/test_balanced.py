@@ -9,7 +9,7 @@ from equigrad.recipes import balanced, image_classification, two_stage
     ("recipe", "long_tailed"),
     [
         (balanced.imagenet_resnet50(), image_classification.imagenet_lt_resnet50("ce")),
-        (balanced.coco_mask_rcnn_r50(), two_stage.components("none")),
+        (balanced.coco_mask_rcnn_r50(), two_stage.lvis_mask_rcnn_r50("ce")),
     ],
     ids=["ImageNet", "COCO"],
 )

@@ -89,7 +89,9 @@ def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
     known = {label for row in rows for label in (row.label, row.recipe.method)}
     for word in words:
         if word not in known:
-            raise ValueError(f"--rows {word}: no such row; the table has {', '.join(row.label for row in rows)}")
+            raise ValueError(
+                f"--rows {word}: no such row; the table has {', '.join(dict.fromkeys(row.label for row in rows))}"
+            )
     return [row for row in rows if row.label in words or row.recipe.method in words]
 
 

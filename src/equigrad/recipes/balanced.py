@@ -9,7 +9,7 @@ from pathlib import Path
 from equigrad.recipes.detection_benchmarks import COCO
 from equigrad.recipes.image_classification import imagenet_lt_resnet50
 from equigrad.recipes.methods.classification import MethodName
-from equigrad.recipes.two_stage import ComponentsName, components
+from equigrad.recipes.two_stage import ComparedName, lvis_mask_rcnn_r50
 from equigrad.tasks.classification.data import OwnImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.recipe import DetectionRecipe
@@ -21,6 +21,6 @@ def imagenet_resnet50(method: MethodName = "ce") -> ClassificationRecipe:
     return replace(imagenet_lt_resnet50(method), data=data, table="", row="")
 
 
-def coco_mask_rcnn_r50(method: ComponentsName = "none") -> DetectionRecipe:
-    """COCO, Mask R-CNN on ResNet-50, 1x, with BCE."""
-    return replace(components(method), data=COCO, table="", row="")
+def coco_mask_rcnn_r50(method: ComparedName = "ce") -> DetectionRecipe:
+    """COCO, Mask R-CNN on ResNet-50, 2x."""
+    return replace(lvis_mask_rcnn_r50(method), data=COCO, table="", row="")

@@ -23,8 +23,8 @@ GRAD_OB = (
     ),
     ObservedTask(
         "two-stage detection",
-        RowRecipe("two_stage:components", "none"),
-        RowRecipe("balanced:coco_mask_rcnn_r50", "none"),
+        RowRecipe("two_stage:lvis_mask_rcnn_r50", "ce"),
+        RowRecipe("balanced:coco_mask_rcnn_r50", "ce"),
         ("LVIS", "COCO"),
     ),
     ObservedTask(

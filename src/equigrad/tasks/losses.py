@@ -10,6 +10,7 @@ from torch import nn
 
 import equigrad
 from equigrad.data.frequency import Counts
+from equigrad.models.detection.two_stage.background_cross_entropy import BackgroundCrossEntropyLoss
 from equigrad.models.detection.two_stage.roi_scores import TwoWayObjectness
 
 MappingName = Literal["sigmoid", "linear", "square", "sqrt"]
@@ -34,6 +35,15 @@ class CrossEntropy:
     def build(self, counts: CategoryCounts) -> nn.Module:
         """The loss for a training set."""
         return equigrad.CrossEntropyLoss()
+
+
+@dataclass(frozen=True)
+class BackgroundCrossEntropy:
+    """Softmax cross-entropy of a two-stage detector, whose last column is background, with statistics."""
+
+    def build(self, counts: CategoryCounts) -> nn.Module:
+        """The loss for a training set."""
+        return BackgroundCrossEntropyLoss(counts.num_classes)
 
 
 @dataclass(frozen=True)
@@ -369,5 +379,5 @@ ClassifierLoss = (
 DenseLoss = SigmoidEql | Efl | Eqfl | Evfl | QualityFocal | FocalEql
 """Losses of one-stage detectors."""
 
-RoILoss = CrossEntropy | SigmoidEql | GradientBlocking | GroupedSoftmax | WithObjectness
+RoILoss = BackgroundCrossEntropy | CrossEntropy | SigmoidEql | GradientBlocking | GroupedSoftmax | WithObjectness
 """Losses of two-stage detectors."""

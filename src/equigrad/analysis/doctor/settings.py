@@ -11,8 +11,8 @@ TRAIN_AGAIN = "equigrad train …"
 
 _SIGMOID_LOSSES = ("SigmoidEql", "Efl", "Eqfl", "FocalEql", "QualityFocal", "GradientBlocking")
 _SOFTMAX_LOSSES = (
-    *("CrossEntropy", "AlignedCrossEntropy", "SoftmaxEql", "BalancedSoftmax", "LogitAdjustment", "Lade", "Seesaw"),
-    *("Distillation", "GroupedSoftmax"),
+    *("CrossEntropy", "BackgroundCrossEntropy", "AlignedCrossEntropy", "SoftmaxEql", "BalancedSoftmax"),
+    *("LogitAdjustment", "Lade", "Seesaw", "Distillation", "GroupedSoftmax"),
 )
 _SIGMOID_SCORES = ("Sigmoid", "SigmoidObjectness")
 _SOFTMAX_SCORES = ("Softmax", "AdjustedSoftmax", "SoftmaxObjectness", "SoftmaxBackground", "NorCal")

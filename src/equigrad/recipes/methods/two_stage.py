@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from equigrad.tasks.losses import (
-    CrossEntropy,
+    BackgroundCrossEntropy,
     GradientBlocking,
     GroupedSoftmax,
     Seesaw,
@@ -46,7 +46,7 @@ def with_prior(method: RoIMethod, prior: float) -> RoIMethod:
     return method
 
 
-CE = RoIMethod(CrossEntropy(), SoftmaxBackground(), has_background_column=True)
+CE = RoIMethod(BackgroundCrossEntropy(), SoftmaxBackground(), has_background_column=True)
 NORCAL = replace(CE, scores=NorCal())
 BCE = RoIMethod(_PLAIN_SIGMOID, Sigmoid(), LinearClassifier(PRIOR))
 BCE_OBJECTNESS = sigmoid_eql(_PLAIN_SIGMOID)
