@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from equigrad.losses.background_cross_entropy import BackgroundCrossEntropyLoss
+from equigrad.losses.single_label import BackgroundCrossEntropyLoss
 
 LABELS = torch.tensor([0, 2, 3, 3, 1, 3])  # 3 is background
 

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.losses import functional, reference
+from equigrad.losses.blockwise import GradientSums
 from equigrad.losses.category_loss import CategoryLoss
+from equigrad.losses.equalization import EqualizationLoss
 from equigrad.losses.inputs import (
     CategoryNumbers,
     Reduction,
@@ -94,6 +96,28 @@ class CrossEntropyLoss(SingleLabelLoss):
         is_label = (labels >= 0) & (labels < num_classes) & (labels != self.ignore_index)
         total = self.weight.double()[labels.clamp(0, num_classes - 1).long()].mul(is_label).sum()
         return torch.where(total > 0, total, 1.0)
+
+
+class BackgroundCrossEntropyLoss(EqualizationLoss):
+    """Cross-entropy of C categories and background, whose column is the last of C + 1.
+
+    The statistics are those of the C categories, and change nothing.
+
+    Args:
+        num_classes: C, without background.
+    """
+
+    takes_background = False  # it is a label as the others are
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes, half_life=None, reduction="mean")
+
+    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
+        """Loss of logits (N, C + 1) against labels (N,), of which C is background."""
+        loss, sums = as_operator(functional.cross_entropy)(logits, labels, **self.options(normalizer))
+        positive, negative = (part[: self.num_classes] for part in sums[:2])
+        self.record(GradientSums(positive, negative, sums.divisor))
+        return loss
 
 
 class MarginLoss(SingleLabelLoss):

@@ -10,7 +10,7 @@ from torch import nn
 
 import equigrad
 from equigrad.data.frequency import Counts
-from equigrad.losses.background_cross_entropy import BackgroundCrossEntropyLoss
+from equigrad.losses.single_label import BackgroundCrossEntropyLoss
 from equigrad.models.detection.two_stage.roi_scores import TwoWayObjectness
 
 MappingName = Literal["sigmoid", "linear", "square", "sqrt"]
