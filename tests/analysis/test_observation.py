@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from equigrad.analysis.history import RunHistory
-from equigrad.analysis.observation import Observed, mean_gradients, plot_observation
+from equigrad.analysis.observation import Observed, group_means, plot_observation
 
 
 @pytest.fixture
@@ -17,12 +17,19 @@ def run(tmp_path):
     (tmp_path / "evaluation.json").write_text(json.dumps({"result": {"Overall": 0.5}, "categories": entries}))
     sums = {"positive": [[8.0, 4.0, 1.0]], "negative": [[8.0, 8.0, 10.0]]}
     columns = {f"loss.statistics.{name}": np.array(values) for name, values in sums.items()}
+    seen = np.array([[100.0, 50.0, 10.0]])
+    columns |= {"loss.seen": seen, "loss.compared": seen, "loss.won": seen}
     np.savez(tmp_path / "statistics.npz", steps=np.array([10]), **columns)
     return RunHistory.load(tmp_path, "long-tailed")
 
 
-def test_mean_gradients_are_those_of_the_frequency_groups(run):
-    assert mean_gradients(run) == {"many": (8.0, 8.0), "medium": (4.0, 8.0), "few": (1.0, 10.0)}
+def test_means_are_those_of_the_frequency_groups(run):
+    assert group_means(run) == {
+        "many": (8.0, 8.0, 100.0, 60.0),
+        "medium": (4.0, 8.0, 50.0, 110.0),
+        "few": (1.0, 10.0, 10.0, 150.0),
+    }
+    assert str(group_means(run)["few"]) == "1 / 10 of 10 / 150 samples"
 
 
 def test_the_figure_has_a_column_for_each_task(run, tmp_path):

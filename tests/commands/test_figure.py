@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
 def test_gradients_of_four_tasks_on_long_tailed_and_balanced_data(folder):
     done = equigrad("figure", "grad_ob", "--jobs", "1", settings=SHORT, folder=folder)
     assert done.code == 0, done.err
-    assert "semantic segmentation, long-tailed: mean positive / negative gradient:" in done.out
+    assert "semantic segmentation, long-tailed: mean positive / negative gradient" in done.out
     with Image.open(folder / "runs/tables/mini/grad_ob.png") as figure:
         assert figure.width > figure.height
 

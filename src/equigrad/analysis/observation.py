@@ -80,16 +80,44 @@ def _draw(axes: "Axes", run: ComparedRun, quantity: str, colour: str, label: str
     axes.set_xticks([0, 0.5, 1], ["first", "middle", "last"])
 
 
-def mean_gradients(run: RunHistory) -> dict[str, tuple[float, float]]:
-    """Mean positive and negative gradient of a category in each frequency group, at the end of a run."""
-    comparison = compare([run])
+class GroupMeans(NamedTuple):
+    """Means over the categories of a frequency group at the end of a run.
+
+    Args:
+        positive, negative: gradient.
+        positive_samples, negative_samples: M^pos and M^neg of Sec. 3.1, seen in training; background is not counted.
+            NaN in runs of earlier versions.
+    """
+
+    positive: float
+    negative: float
+    positive_samples: float
+    negative_samples: float
+
+    def __str__(self) -> str:
+        samples = f"{self.positive_samples:,.0f} / {self.negative_samples:,.0f}"
+        return f"{self.positive:.3g} / {self.negative:.3g} of {samples} samples"
+
+
+def group_means(run: RunHistory) -> dict[str, GroupMeans]:
+    """Positive and negative gradients and samples, by frequency group."""
     watched = _watched(run)
     assert watched.statistics is not None
-    categories = comparison.categories
+    sums = [watched.statistics.positive[-1], watched.statistics.negative[-1]]
+    categories = compare([run]).categories
+    seen = _seen(run, categories.names)
     found = {}
     for index, name in enumerate(categories.group_names):
         members = categories.groups == index
         if members.any():
-            sums = (watched.statistics.positive[-1], watched.statistics.negative[-1])
-            found[name] = (float(sums[0][members].mean()), float(sums[1][members].mean()))
+            found[name] = GroupMeans(*(float(each[members].mean()) for each in (*sums, seen, seen.sum() - seen)))
     return found
+
+
+def _seen(run: RunHistory, names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(C,) training samples of the categories of these names; NaN where the run did not count them."""
+    if not run.recognition or run.evaluation is None:
+        return np.full(len(names), np.nan)
+    counts = next(iter(run.recognition.values())).seen[-1]
+    by_name = dict(zip((category.name for category in run.evaluation.categories), counts, strict=True))
+    return np.array([by_name[name] for name in names])

@@ -83,7 +83,7 @@ def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] |
 
 def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
     from equigrad.analysis.history import RunHistory
-    from equigrad.analysis.observation import Observed, mean_gradients, plot_observation
+    from equigrad.analysis.observation import Observed, group_means, plot_observation
     from equigrad.recipes.figure_runs import GRAD_OB
 
     columns = []
@@ -92,8 +92,9 @@ def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) 
         pair = [RunHistory.load(folders[2 * index + side], names[side]) for side in (0, 1)]
         columns.append(Observed(task.title, *pair))
         for run in pair:
-            groups = (f"{name} {pos:.3g} / {neg:.3g}" for name, (pos, neg) in mean_gradients(run).items())
-            print(f"{task.title}, {run.name}: mean positive / negative gradient: {', '.join(groups)}")
+            print(f"{task.title}, {run.name}: mean positive / negative gradient of a category")
+            for name, means in group_means(run).items():
+                print(f"  {name}: {means}")
     plot_observation(columns, output)
 
 

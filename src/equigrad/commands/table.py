@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +14,6 @@ if TYPE_CHECKING:
     from equigrad.analysis.paper_table import ResultRow
     from equigrad.recipes.table_rows import TableRow
     from equigrad.tasks.paper_tables.planning import PlannedRun
-
-_MINI_NOTE = (
-    "Scale mini: glyphs drawn on the spot, small networks, a few hundred steps. The methods are those of the rows, but "
-    "not data, backbone and length: only ranks can be compared with the paper, not levels. Rows that differ in depth, "
-    "length or size of the data alone share one run."
-)
-_BOXES_NOTE = "The glyph detectors have no masks: ours is the AP of boxes, also beside the AP of masks in the paper."
-_GROUPS_NOTE = "The glyph data has rare, common and frequent categories: ours beside AP1 is APr, beside AP5 APf."
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,6 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all rows, such as paths"
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and tables (runs/tables)")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="for the tables alone (beside the runs)")
     parser.add_argument("--collate", action="store_true", help="train nothing: write the table of what is there")
     parser.add_argument("--dry-run", action="store_true", help="say what is needed and how long it takes, and stop")
     parser.set_defaults(function=table)
@@ -49,7 +41,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train the missing rows and write the tables, or list all tables."""
+    from equigrad.commands.version import versions
     from equigrad.recipes.table_rows import NAMES, rows_of_table
+    from equigrad.tasks.paper_tables.output import TableOutput
     from equigrad.tasks.paper_tables.planning import in_order
     from equigrad.tasks.paper_tables.running import train_missing
 
@@ -74,9 +68,12 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             print("equigrad: stopped; the same command goes on", file=sys.stderr)
             return STOPPED
         failures = outcome.failures
-    for name, members in rows.items():
-        results = [_result(row, plan[row], folder / "runs") for row in members]
-        print(_write(name, parsed.scale, results, folder, command))
+    output = TableOutput(parsed.output or folder, parsed.scale, _repeated(parsed), versions())
+    results = {name: [_result(row, plan[row], folder / "runs") for row in members] for name, members in rows.items()}
+    for name, members in results.items():
+        print(output.write(name, members))
+    if len(results) > 1:
+        print(output.write_summary(results))
     if failures:
         raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
     return None
@@ -149,24 +146,12 @@ def _result(row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path) -> "Res
     return ResultRow(row.variant, row.shown_label, row.published, results, name, is_compared=row.is_first)
 
 
-def _write(name: str, scale: str, rows: "Sequence[ResultRow]", folder: Path, command: Sequence[str]) -> str:
-    """Write Markdown, CSV and page; returns the table as text."""
-    from equigrad.analysis.compared_tables import as_text
-    from equigrad.analysis.paper_table import columns_of, markdown, paper_table, table_records
-    from equigrad.analysis.paper_table_page import write_table_page
-    from equigrad.evaluation.tables import write_table
-    from equigrad.files import write_atomically
-
-    notes = []
-    if scale == "mini":
-        columns = columns_of(rows)
-        notes = [_MINI_NOTE, *[_BOXES_NOTE] * ("AP" in columns), *[_GROUPS_NOTE] * ("AP1" in columns)]
-    title = f"{name}, {scale}"
-    write_table(table_records(rows), folder / f"{name}.csv")
-    write_atomically(folder / f"{name}.md", markdown(title, rows, [*notes, f"`{shlex.join(command)}`"]).encode())
-    write_table_page(folder / f"{name}.html", title, rows, notes=notes, command=command)
-    text = as_text([[cell.replace("*", "") for cell in line] for line in paper_table(rows)])
-    return f"\n{title}\n{text}\nMarkdown, CSV and page: {folder / name}.md, .csv, .html"
+def _repeated(parsed: argparse.Namespace) -> list[str]:
+    """The options that decide what is in a table."""
+    options = [] if parsed.scale == "mini" else ["--scale", parsed.scale]
+    options += [] if parsed.seeds == 1 else ["--seeds", str(parsed.seeds)]
+    options += [] if parsed.rows is None else ["--rows", parsed.rows]
+    return options + [word for assignment in parsed.set for word in ("--set", assignment)]
 
 
 def _list(folder: Path) -> None:

@@ -18,11 +18,16 @@ class ShowVersion(argparse.Action):
 
 def version_text() -> str:
     """Two lines: versions; the device and its kernels."""
+    return f"{versions()}\n{kernels_text()}"
+
+
+def versions() -> str:
+    """What is installed."""
     from importlib import metadata
 
     import torch
 
-    return f"equigrad {metadata.version('equigrad')}, torch {torch.__version__}\n{kernels_text()}"
+    return f"equigrad {metadata.version('equigrad')}, torch {torch.__version__}"
 
 
 def kernels_text() -> str:
