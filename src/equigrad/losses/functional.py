@@ -160,7 +160,7 @@ def binary_cross_entropy(
         if is_multi_label:
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
         else:
-            add_negatives(run, run.blocks(2), labels, focus_vector, weights, lowest_label, modulation)
+            add_negatives(run, run.blocks(0 if focus is None else 2), labels, focus_vector, weights, lowest_label, modulation)
             blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
             add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
     return ClosedForm.apply(logits, run), run.gradient_sums()
