@@ -79,7 +79,7 @@ class DistillationLoss(nn.Module):
                 logits, labels, teacher_logits, self.temperature, self.power, ignore_index=ignore_index
             )
             if reduction != "none":  # a compiler joins the operations of the plain formula
-                labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+                labels, _ = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
                 divisor = divisor_of(logits, labels, reduction, normalizer)
                 distance = (
                     distance.sum() if divisor is None else distance.sum() / torch.as_tensor(divisor).clamp(min=1e-300)
@@ -88,7 +88,7 @@ class DistillationLoss(nn.Module):
         # The base gives its gradient at once and the teacher's is added to it in place: autograd would hold both apart.
         leaf = logits.detach().requires_grad_(logits.requires_grad)
         base_loss = self.base(leaf, labels, normalizer=normalizer)
-        labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+        labels, _ = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
         divisor = divisor_of(logits, labels, reduction, normalizer)
         run = BlockwisePass(logits, divisor, kernels=kernels_for(logits.device))
         run.loss += (1 - self.weight) * base_loss.detach() * run.safe_divisor

@@ -167,8 +167,9 @@ class GradientStatistics(BatchedState):
             negative: (C,) the same over all other entries.
             divisor: what the loss of this rank divides its sum by; None if it does not.
         """
+        shape = self.positive.shape
         for name, sums in (("positive", positive), ("negative", negative)):
-            if sums.shape != self.positive.shape:
+            if sums.shape != shape:
                 raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
         if self._open is not None and self._open.divisor is not None:
             divisor = self._open.divisor

@@ -14,26 +14,32 @@ LOGITS = torch.zeros(3, 4)
 def test_labels_without_ignored_samples_are_returned_themselves():
     labels = torch.tensor([0, 3, 2])
     for ignore_index in (IGNORE, 255):
-        assert inputs.check_labels(LOGITS, labels, background=False, ignore_index=ignore_index) is labels
+        assert inputs.check_labels(LOGITS, labels, background=False, ignore_index=ignore_index)[0] is labels
 
 
 def test_another_ignore_index_becomes_ignore_in_a_copy():
     labels = torch.tensor([0, 255, BACKGROUND])
-    checked = inputs.check_labels(LOGITS, labels, background=True, ignore_index=255)
+    checked, least = inputs.check_labels(LOGITS, labels, background=True, ignore_index=255)
+    assert least == IGNORE
     assert checked.tolist() == [0, IGNORE, BACKGROUND]
     assert labels.tolist() == [0, 255, BACKGROUND]
 
 
+@pytest.mark.parametrize("labels", [[0, 3, 2], [1, BACKGROUND, 2], [IGNORE, BACKGROUND, 2], [3, 3, 3]])
+def test_the_least_label_is_returned_too(labels):
+    assert inputs.check_labels(LOGITS, torch.tensor(labels), background=True)[1] == min(labels)
+
+
 @pytest.mark.parametrize("kind", ["multi_label", "soft"])
 def test_a_number_for_each_logit_is_taken_where_it_means_something(kind):
-    assert inputs.check_labels(LOGITS, LOGITS, background=False, **{kind: True}) is LOGITS
+    assert inputs.check_labels(LOGITS, LOGITS, background=False, **{kind: True})[0] is LOGITS
     with pytest.raises(ValueError, match=r"labels must be int64 of shape \(3,\) for"):
         inputs.check_labels(LOGITS, LOGITS, background=False)
 
 
 def test_bool_targets_are_multi_label_but_no_probabilities():
     targets = LOGITS.bool()
-    assert inputs.check_labels(LOGITS, targets, background=True, multi_label=True) is targets
+    assert inputs.check_labels(LOGITS, targets, background=True, multi_label=True)[0] is targets
     with pytest.raises(ValueError, match=r"or soft labels, floating, of shape \(3, 4\)"):
         inputs.check_labels(LOGITS, targets, background=False, soft=True)
 

@@ -199,7 +199,7 @@ class ClosedForm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient by the logits, times `upstream`."""
-        gradient, upstream = take_gradient(ctx), upstream.detach()
+        gradient, upstream = take_gradient(ctx), upstream.detach() if upstream.requires_grad else upstream
         _scale_(gradient, upstream if ctx.scale == 1 else upstream * ctx.scale, ctx.divisor)
         if gradient.dtype != ctx.dtype:
             gradient = gradient.to(ctx.dtype)

@@ -125,9 +125,13 @@ class SigmoidEqualizationLoss(EqualizationLoss):
             positive_weight, negative_weight = options.run()
         else:
             ratio = self.statistics.ratio
-            is_unknown = ratio == torch.inf  # no negative gradient yet: balanced, whatever f is
-            negative_weight = self.mapping(ratio.masked_fill(is_unknown, 1.0)).clamp(0, 1).masked_fill(is_unknown, 1.0)
-            positive_weight = (1 - negative_weight).mul_(self.positive_boost).add_(1)
+            if mappings.is_one_at_infinity(self.mapping):
+                negative_weight = self.mapping(ratio).clamp_(0, 1)
+            else:
+                is_unknown = ratio == torch.inf  # no negative gradient yet: balanced, whatever f is
+                weight = self.mapping(ratio.masked_fill(is_unknown, 1.0)).clamp(0, 1)
+                negative_weight = weight.masked_fill(is_unknown, 1.0)
+            positive_weight = torch.rsub(negative_weight, 1 + self.positive_boost, alpha=self.positive_boost)
         if not self.reweight_positive:
             positive_weight = torch.ones_like(positive_weight)
         if not self.reweight_negative:
@@ -399,7 +403,7 @@ def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: f
         positive, negative = statistics.positive, statistics.negative
         focus, weight = weights.focal_weights(positive, negative, base_focus=base_focus, focus_scale=focus_scale).run()
         return focus, weight
-    focus = (1 - statistics.ratio.clamp(0, 1)).mul_(focus_scale).add_(base_focus)
+    focus = torch.rsub(statistics.ratio.clamp_(0, 1), base_focus + focus_scale, alpha=focus_scale)
     return focus, focus / base_focus
 
 

@@ -136,10 +136,8 @@ def binary_cross_entropy(
         )
     if objectness:
         raise ValueError("objectness needs the Triton kernels: elsewhere use WithObjectness, or call twice")
-    labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
+    labels, lowest_label = check_labels(logits, labels, background=True, multi_label=True, ignore_index=ignore_index)
     is_multi_label = labels.shape == logits.shape
-    # Asking spares operations on the CPU; on a GPU the answer would cost a synchronisation.
-    lowest_label = int(labels.min()) if labels.is_cpu and labels.numel() and not is_multi_label else IGNORE
     if positive_balance is not None:
         positive_weight, negative_weight = positive_balance * positive_weight, (1 - positive_balance) * negative_weight
     divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
@@ -154,15 +152,16 @@ def binary_cross_entropy(
     modulation = Modulation(weigh_by_quality, constant_weight, not focus_positives)
     if quality is not None:
         check_quality(logits, labels, quality)
-        quality = run.flatten(quality)
+        quality = run.flatten(quality.detach())
     labels = run.flatten(labels)
-    with torch.no_grad():
-        if is_multi_label:
+    if is_multi_label:
+        with torch.no_grad():  # nothing below requires gradients but labels that are numbers
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
-        else:
-            add_negatives(run, run.blocks(2), labels, focus_vector, weights, lowest_label, modulation)
-            blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
-            add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
+    else:
+        blocks = run.blocks(0 if focus is None else 2)
+        add_negatives(run, blocks, labels, focus_vector, weights, lowest_label, modulation)
+        blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
+        add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
     return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
@@ -223,9 +222,8 @@ def cross_entropy(
             message=label_message(logits.shape[1], background=False, ignore_index=ignore_index)
             + ", soft labels >= 0 with a sum of 1, and a normalizer finite and > 0",
         )
-    labels = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
+    labels, lowest_label = check_labels(logits, labels, background=False, soft=True, ignore_index=ignore_index)
     is_soft = label_smoothing > 0 or labels.shape == logits.shape
-    lowest_label = int(labels.min()) if labels.is_cpu and labels.numel() and not is_soft else IGNORE
     divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
     run = BlockwisePass(logits, divisor, margin, scale, kernels=kernels)
     weight = None if weight is None else run.vector(weight)
@@ -233,12 +231,12 @@ def cross_entropy(
     adjust = None
     if label_margin is not None:
         adjust = partial(lower_own_logit_, label_margin=run.vector(label_margin))
-    with torch.no_grad():
-        if is_soft:
+    if is_soft:
+        with torch.no_grad():
             add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing, adjust)
-        else:
-            weight = None if weight is None else weight.flatten()
-            add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
+    else:
+        weight = None if weight is None else weight.flatten()
+        add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
     return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
@@ -268,8 +266,8 @@ def seesaw_cross_entropy(
         ignore_index: label of samples that do not count.
     """
     check_logits(logits, category_counts)
-    labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    divisor = divisor_of(logits, labels, reduction, normalizer)
+    labels, lowest_label = check_labels(logits, labels, background=False, ignore_index=ignore_index)
+    divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
     run = BlockwisePass(logits, divisor, margin=0.0, kernels=kernels_for(logits.device))
     adjust = partial(
         seesaw_,
@@ -279,7 +277,7 @@ def seesaw_cross_entropy(
         log_floor=math.log(prob_floor),
     )
     with torch.no_grad():
-        add_cross_entropy(run, run.blocks(2), run.flatten(labels), None, adjust)
+        add_cross_entropy(run, run.blocks(2), run.flatten(labels), None, adjust, lowest_label=lowest_label)
     return ClosedForm.apply(logits, run), run.gradient_sums()
 
 
@@ -310,13 +308,14 @@ def lade_cross_entropy(
     """
     check_logits(logits, category_prior)
     refuse_soft_labels(logits, labels, "LADE's regulariser averages over the samples of each category")
-    labels = check_labels(logits, labels, background=False, ignore_index=ignore_index)
-    divisor, margin = divisor_of(logits, labels, reduction, normalizer), (category_prior + 1e-9).log()
+    labels, lowest_label = check_labels(logits, labels, background=False, ignore_index=ignore_index)
+    divisor = divisor_of(logits, labels, reduction, normalizer, lowest_label=lowest_label)
+    margin = (category_prior + 1e-9).log()
     # The regulariser is steep where logits are large, and has the weight of all samples.
     run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device), wide_gradient=True)
     labels = run.flatten(labels)
     with torch.no_grad():
-        add_cross_entropy(run, run.blocks(), labels)
+        add_cross_entropy(run, run.blocks(), labels, lowest_label=lowest_label)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
     return ClosedForm.apply(logits, run), run.gradient_sums()

@@ -166,7 +166,7 @@ class GroupedSoftmaxLoss(CategoryLoss):
                 f"categories in groups of {self.layout.sizes} columns, got {tuple(logits.shape)}"
             )
         refuse_soft_labels(logits, labels, "the groups of BAGS are chosen by the one category of a sample")
-        labels = check_labels(
+        labels, _ = check_labels(
             logits[:, : self.num_classes], labels, background=self.takes_background, ignore_index=self.ignore_index
         )
         row = torch.where(labels == BACKGROUND, self.num_classes, labels.clamp(min=0))

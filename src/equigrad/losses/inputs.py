@@ -116,8 +116,10 @@ def check_labels(
     soft: bool = False,
     ignore_index: int = IGNORE,
     values: bool = True,
-) -> Tensor:
-    """Refuse labels that do not fit the logits; return them with `ignore_index` replaced by IGNORE.
+) -> tuple[Tensor, int]:
+    """Refuse labels that do not fit the logits; return them with `ignore_index` replaced by IGNORE, and the least.
+
+    The least is IGNORE where it is not known: to ask a device would make the host wait.
 
     Args:
         logits: (N, C, ...).
@@ -135,7 +137,7 @@ def check_labels(
     if labels.shape == logits.shape:
         is_float = labels.is_floating_point()
         if (multi_label and (is_float or labels.dtype == torch.bool)) or (soft and is_float):
-            return labels
+            return labels, IGNORE
     samples = (logits.shape[0], *logits.shape[2:])
     if labels.shape != samples or labels.dtype != torch.int64:
         matrix = "multi-label float or bool" if multi_label else "soft labels, floating," if soft else ""
@@ -145,19 +147,22 @@ def check_labels(
             f"got {labels.dtype} of shape {tuple(labels.shape)}"
         )
     if torch.compiler.is_compiling():  # the operator looks at the values when it runs
-        return labels if ignore_index == IGNORE else labels.masked_fill(labels == ignore_index, IGNORE)
+        return labels if ignore_index == IGNORE else labels.masked_fill(labels == ignore_index, IGNORE), IGNORE
     if not values:  # the kernel looks at them
-        return labels
+        return labels, IGNORE
     lowest, num_classes = BACKGROUND if background else 0, logits.shape[1]
-    if labels.device.type == "cpu" and labels.numel() and not lowest <= ignore_index < num_classes:
-        least, greatest = labels.aminmax()
-        if least.item() >= lowest and greatest.item() < num_classes:
-            return labels  # one operation for the usual batch
+    is_host = labels.device.type == "cpu" and labels.numel() > 0
+    if is_host and not lowest <= ignore_index < num_classes:
+        smallest, greatest = labels.aminmax()
+        least = smallest.item()
+        if least >= lowest and greatest.item() < num_classes:
+            return labels, int(least)  # one operation for the usual batch
     is_ignored = labels == ignore_index
     allowed = (labels >= lowest) & (labels < num_classes) | is_ignored
     if allowed.is_cuda or not bool(allowed.all()):
         check_values(allowed, labels, label_message(num_classes, background=background, ignore_index=ignore_index))
-    return labels if ignore_index == IGNORE else labels.masked_fill(is_ignored, IGNORE)
+    labels = labels if ignore_index == IGNORE else labels.masked_fill(is_ignored, IGNORE)
+    return labels, int(labels.min()) if is_host else IGNORE
 
 
 def label_message(num_classes: int, *, background: bool, ignore_index: int) -> str:

@@ -41,6 +41,13 @@ def name_of(mapping: Mapping) -> dict[str, Any] | None:
     return {"mapping": names[mapping], "steepness": 0.0, "midpoint": 0.0} if mapping in names else None
 
 
+def is_one_at_infinity(mapping: Mapping) -> bool:
+    """Whether a category without negative gradient, whose ratio is infinite, is balanced by the mapping itself."""
+    if isinstance(mapping, partial) and mapping.func is sigmoid_like:
+        return bool(mapping.keywords["steepness"] > 0)
+    return mapping in (linear, square, square_root)
+
+
 def resolve(mapping: MappingName | Mapping, steepness: float, midpoint: float) -> Mapping:
     """The mapping a user asked for by name, or the callable itself."""
     # partial, not a closure: a loss must survive pickling (spawned workers, torch.save of a module).

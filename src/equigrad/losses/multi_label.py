@@ -386,7 +386,7 @@ class FederatedLoss(CategoryLoss):
     def sample_categories(self, logits: Tensor, labels: Tensor) -> Tensor:
         """S as (C,) of 0/1; in training every rank must call, also without samples."""
         check_logits(logits, self.category_counts)
-        labels = check_labels(logits, labels, background=True, multi_label=True, ignore_index=self.ignore_index)
+        labels, _ = check_labels(logits, labels, background=True, multi_label=True, ignore_index=self.ignore_index)
         if not self.changes_state():
             return torch.ones_like(self.category_counts)
         is_present = sum_over_ranks(_has_sample(logits, labels)) > 0

@@ -41,7 +41,7 @@ class WithObjectness(nn.Module):
             loss = self.loss(logits, labels, *quality, normalizer=normalizer, objectness=True)
             return loss
         ignore_index = self.loss.ignore_index
-        checked = check_labels(
+        checked, _ = check_labels(
             category_logits,
             labels,
             background=True,

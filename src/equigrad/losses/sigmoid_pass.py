@@ -62,33 +62,37 @@ def add_negatives(
 ) -> None:
     r"""Add the entries that are not labelled, and store their gradient.
 
-    On a CPU the terms are formed from the odds u = e^z: softplus(z) = log(1 + u) and \sigma(z) = u / (1 + u). Where
-    they overflow, the block is done again with functions that are stable for any logit, as it is on a device.
+    On a CPU the cost is formed from the odds u = e^z: softplus(z) = log(1 + u). Where they overflow, the block is done
+    again with functions that are stable for any logit, as it is on a device. Binary cross-entropy forms cost and slope
+    one after the other in the memory of the gradient; a focus takes two temporaries.
     """
     weight = weights.negative.flatten()
     block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
     focus = None if focus is None else focus.to(run.dtype)
     is_by_sample = weights.foreground is not None or weights.sample is not None
     dim = run.sample_dims[-1]
-    temporaries: Tensor | None = None
+    is_whole = len(blocks) == 1  # small batches: even a view costs a microsecond
+    temporaries: list[Tensor] = []
     for block in blocks:
-        label = labels[block.samples].unsqueeze(1)
+        label = (labels if is_whole else labels[block.samples]).unsqueeze(1)
         index = label if lowest_label >= 0 else label.clamp(min=0)
         factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
-        shape = run.flat[block.entries].shape
-        if temporaries is None or temporaries.shape[1:] != shape:
-            temporaries = None  # those of another shape go before new ones come
-            temporaries = torch.empty(
-                2 if run.workspace is not None else 3, *shape, dtype=run.dtype, device=run.flat.device
-            )
-        first, second, *rest = temporaries.unbind()
-        work = rest[0] if run.workspace is None else run.workspace[block.entries]
-        for by_odds in (True, False) if run.is_cpu and factor is None else (False,):
-            logits, unit = run.flat[block.entries].to(run.dtype), LOG2_E if by_odds else 1.0
+        entries = run.flat if is_whole else run.flat[block.entries]
+        num_temporaries = (0 if focus is None else 2) + (run.workspace is None)
+        if num_temporaries and (not temporaries or temporaries[0].shape != entries.shape):
+            temporaries = []  # those of another shape go before new ones come
+            temporaries = [torch.empty_like(entries, dtype=run.dtype) for _ in range(num_temporaries)]
+        if run.workspace is None:
+            work = temporaries[-1]
+        else:
+            work = run.workspace if is_whole else run.workspace[block.entries]
+        by_odds = run.is_cpu and factor is None
+        while True:
+            unit = LOG2_E if by_odds else 1.0
             if run.margin is None:
-                logits = torch.mul(logits, unit, out=work)
+                logits = torch.mul(entries.to(run.dtype), unit, out=work)
             else:
-                logits = torch.add(run.margin * unit, logits, alpha=run.scale * unit, out=work)
+                logits = torch.add(run.margin * unit, entries, alpha=run.scale * unit, out=work)
             # Their loss and gradient are 0 then, whatever they hold.
             if lowest_label >= 0:
                 logits.scatter_(1, index, NEVER)
@@ -99,27 +103,39 @@ def add_negatives(
 
             if focus is not None:
                 terms = _focal_by_odds if by_odds else _stable_focal
-                loss, slope = terms(logits, focus, first, second, modulation.is_constant)
+                loss, slope = terms(logits, focus, *temporaries[:2], modulation.is_constant)
             elif by_odds:
-                # One logarithm for four samples, that of their product: (1 + u)(1 + v) = 1 + u + v (1 + u).
-                odds = logits.exp2_()
-                slope = torch.div(odds, torch.add(odds, 1, out=first), out=second)
-                size = odds.shape[dim]
-                for _ in range(2):
-                    half = size // 2
-                    own, others = odds.narrow(dim, 0, half), odds.narrow(dim, size - half, half)
-                    own.addcmul_(others, first.narrow(dim, 0, half))
-                    size -= half
-                    torch.add(own, 1, out=first.narrow(dim, 0, half))
-                loss = odds.narrow(dim, 0, size).log1p_()
+                # One logarithm for eight samples, that of their product: (1 + u)(1 + v) = 1 + u + v + u v.
+                loss = logits.exp2_()
+                for _ in range(3):
+                    half = loss.shape[dim] // 2
+                    others = loss.narrow(dim, loss.shape[dim] - half, half)
+                    own = loss.narrow(dim, 0, half)
+                    own.addcmul_(others, own).add_(others)
+                    loss = loss.narrow(dim, 0, loss.shape[dim] - half)
+                loss.log1p_()
             else:
-                loss, slope = softplus(logits, out=first), torch.sigmoid(logits, out=second)
+                loss = softplus(logits, out=logits)
             if factor is not None:
-                loss, slope = loss * factor, slope.mul_(factor)
+                loss.mul_(factor)
             cost = loss.sum(run.sample_dims).double().dot(weight)
             if not by_odds or math.isfinite(cost.item()):
                 break
-        run.loss += cost
+            by_odds = False
+        run.loss += cost.item() if run.is_cpu else cost
+        if focus is None:
+            if run.margin is None:
+                slope = torch.sigmoid(entries.to(run.dtype), out=work)
+            else:
+                slope = torch.add(run.margin, entries, alpha=run.scale, out=work).sigmoid_()
+            if lowest_label >= 0:
+                slope.scatter_(1, index, 0.0)
+            else:
+                slope.scatter_(1, index, slope.gather(1, index).masked_fill_(label >= 0, 0.0))
+            if lowest_label <= IGNORE:
+                slope.masked_fill_(label == IGNORE, 0.0)
+        if factor is not None:
+            slope.mul_(factor)
         run.negative += slope.sum(run.sample_dims)
         gradient = torch.mul(slope, block_weight, out=work)
         if run.gradient is not None and run.workspace is None:
@@ -170,10 +186,11 @@ def add_positives(
     # One entry a sample: float64 costs nothing here and keeps 1 - p exact; many at a time, since each operation has
     # its price whatever its size.
     margin = None if run.margin is None else run.margin.flatten()
+    is_whole = len(blocks) == 1
     for block in blocks:
-        label = labels[block.samples].unsqueeze(1)
+        label = (labels if is_whole else labels[block.samples]).unsqueeze(1)
         index = label if lowest_label >= 0 else label.clamp(min=0)
-        logit = run.flat[block.entries].gather(1, index).double()
+        logit = (run.flat if is_whole else run.flat[block.entries]).gather(1, index).double()
         if margin is not None:
             logit = run.scale * logit + margin[index]
         weight = weights.positive.take(index)
@@ -185,17 +202,18 @@ def add_positives(
             own_quality = quality[block.samples].unsqueeze(1).double()
             own_focus = None if focus is None else focus.take(index)
             loss, gradient = quality_terms(logit, own_focus, own_quality, modulation)
-            gradient = -gradient
+            gradient.neg_()
         elif focus is None or modulation.by_quality or modulation.is_plain:
             error = logit.neg_()
             loss, gradient = softplus(error), error.sigmoid_()
         else:
             loss, gradient = focal_terms(logit.neg_(), focus.take(index), modulation.is_constant)
-        run.loss += loss.flatten().dot(weight.flatten())
+        cost = loss.mul_(weight).sum()
+        run.loss += cost.item() if run.is_cpu else cost
         gradient *= weight
         run.positive.index_add_(0, index.flatten(), (gradient if quality is None else gradient.abs()).flatten())
         if run.gradient is not None:
-            stored = run.gradient[block.entries]
+            stored = run.gradient if is_whole else run.gradient[block.entries]
             own = gradient.div_(-run.stored_divisor).to(stored.dtype)
             if lowest_label < 0:
                 own = torch.where(label >= 0, own, stored.gather(1, index))

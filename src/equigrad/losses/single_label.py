@@ -332,7 +332,7 @@ class SeesawLoss(SingleLabelLoss):
         """The counts and, in training, a batch that is added as if all ranks were one; every rank must call."""
         check_logits(logits, self.category_counts)
         refuse_soft_labels(logits, labels, "the factors of Seesaw depend on the one category of a sample")
-        labels = check_labels(logits, labels, background=False, ignore_index=self.ignore_index)
+        labels, _ = check_labels(logits, labels, background=False, ignore_index=self.ignore_index)
         if not self.changes_state():
             return self.category_counts
         batch = torch.zeros_like(self.category_counts)

@@ -22,61 +22,62 @@ def add_cross_entropy(
     *,
     lowest_label: int = IGNORE,
 ) -> None:
-    """Add samples with class indices; `weight` (C,) weighs them by their category."""
+    """Add samples with class indices; `weight` (C,) weighs them by their category.
+
+    The own entry of a sample is left out of the sum of its row, so that 1 - p is exact where p is near 1.
+    """
     assert run.margin is not None  # so that `logits` below is never the memory of the caller
     binary_margin = run.margin * LOG2_E
+    is_whole = len(blocks) == 1  # small batches: even a view costs a microsecond
     for block in blocks:
-        label = labels[block.samples].unsqueeze(1)
+        label = (labels if is_whole else labels[block.samples]).unsqueeze(1)
         index = label if lowest_label >= 0 else label.clamp(min=0)
+        entries = run.flat if is_whole else run.flat[block.entries]
+        work = run.workspace if run.workspace is None or is_whole else run.workspace[block.entries]
         subtract_peak = not run.is_cpu
         while True:
-            work = None if run.workspace is None else run.workspace[block.entries]
-            logits = run.flat[block.entries]
             if subtract_peak or adjust is not None:
-                logits = torch.add(run.margin, logits, alpha=run.scale, out=work)
+                logits = torch.add(run.margin, entries, alpha=run.scale, out=work)
                 if adjust is not None:
                     adjust(logits, index)
-                if subtract_peak:
-                    logits.sub_(logits.amax(1, keepdim=True))
-                own_logit, unit = logits.gather(1, index), 1.0
+            if subtract_peak:
+                logits.sub_(logits.amax(1, keepdim=True))
+                own_logit = logits.gather(1, index)
                 values = logits.exp_()
             else:  # rounded once more, which is nothing beside the margin's rounding while the exponents are moderate
-                logits = torch.add(binary_margin, logits, alpha=run.scale * LOG2_E, out=work)
-                own_logit, unit = logits.gather(1, index), LOG2_E
+                if adjust is None:
+                    logits = torch.add(binary_margin, entries, alpha=run.scale * LOG2_E, out=work)
+                else:
+                    logits.mul_(LOG2_E)
                 values = logits.exp2_()
-            total = values.sum(1, keepdim=True)
-            if subtract_peak:
-                break
-            least, greatest = total.aminmax()
-            if least.item() > 1e-20 and greatest.item() < 1e20:  # as of most logits: that spares two passes
+            own = values.gather(1, index)
+            others = values.scatter_(1, index, 0.0).sum(1, keepdim=True)
+            total = others + own
+            # As of most logits: that spares two passes.
+            if subtract_peak or (own.min().item() > 1e-20 and total.max().item() < 1e20):
                 break
             subtract_peak = True
-        own_log_prob = own_logit.double().div_(unit).sub_(total.double().log()).clamp_(max=0)
-        if lowest_label < 0:
-            own_log_prob.masked_fill_(label < 0, 0.0)
-        own_gradient = own_log_prob.expm1()  # p_y - 1
-        factor = total.mul_(run.stored_divisor).reciprocal_()
-        if weight is not None:
-            own_weight = weight[index]
-            own_log_prob *= own_weight
-            own_gradient *= own_weight
-            factor = factor * own_weight
-        run.loss -= own_log_prob.sum()
-        run.positive.index_add_(0, index.flatten(), own_gradient.flatten(), alpha=-1)
-
-        gradient = values.mul_(factor.to(values.dtype))
-        if lowest_label >= 0:
-            gradient.scatter_(1, index, 0.0)
+        if subtract_peak:  # where e^z may be 0
+            cost = total.double().log().sub_(own_logit).clamp_(min=0)
         else:
-            gradient.scatter_(1, index, gradient.gather(1, index).masked_fill_(label >= 0, 0.0))
-        if lowest_label <= IGNORE:
-            gradient.masked_fill_(label == IGNORE, 0.0)
+            cost = torch.div(others, own, out=own).log1p_()
+        own_gradient = others.div_(total)  # 1 - p_y
+        factor = total.mul_(run.stored_divisor).reciprocal_()
+        if lowest_label < 0:
+            cost.masked_fill_(label < 0, 0.0)
+            own_gradient.masked_fill_(label < 0, 0.0)
+        if weight is not None:
+            own_weight = weight[index].to(values.dtype)
+            cost, own_gradient, factor = cost * own_weight, own_gradient * own_weight, factor * own_weight
+        run.loss += cost.sum(dtype=torch.float64).item() if run.is_cpu else cost.sum(dtype=torch.float64)
+        run.positive.index_add_(0, index.flatten(), own_gradient.flatten().double())
+
+        gradient = values.mul_(factor)
+        if lowest_label < 0:
+            gradient.masked_fill_(label < 0, 0.0)
         run.negative += gradient.sum(run.sample_dims)
         if run.gradient is not None:
-            own_gradient = torch.div(own_gradient, run.stored_divisor, out=own_logit)
-            if lowest_label < 0:
-                own_gradient = torch.where(label >= 0, own_gradient, gradient.gather(1, index))
-            gradient.scatter_(1, index, own_gradient)
+            gradient.scatter_(1, index, own_gradient.div_(-run.stored_divisor))
             if run.workspace is None:
                 run.gradient[block.entries] = gradient
     run.negative *= run.stored_divisor
