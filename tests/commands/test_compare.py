@@ -181,7 +181,7 @@ def test_objects_are_compared_by_trained_models(tmp_path):
         (["--methods", "../x=ce"], "--methods ../x=ce: the name of a variant must be new, of letters"),
         (["--methods", "bce=ce"], "--methods bce=ce: the name of a variant must be new"),
         (["--methods", "crt", "--trained"], "--methods crt: it starts from a run with ce; add ce before it"),
-        (["--task", "detector"], "--task detector: expected one of classification, semantic_segmentation, detection"),
+        (["--task", "detector"], "--task detector: expected one of classification, multi_label, semantic_segmentation"),
         (["--set", "ce.loss.power=2"], "--set ce.loss.power: no field 'power' in SoftmaxEql"),
         (["--set", "ce"], "--set ce: expected field=value"),
         (["--set", "training.batch_size=2"], "--set training.batch_size=2: is for --trained"),
@@ -208,3 +208,35 @@ def test_wrong_usage_has_its_own_code(photos):
     done = equigrad("compare", photos, "--seeds", "0")
     assert done.code == 2
     assert "argument --seeds: expected a whole number from 1, got '0'" in done.err
+
+
+@pytest.fixture(scope="module")
+def many_labels(tmp_path_factory):
+    """Images with two, one or none of six categories, in folders with a file of labels."""
+    folder = tmp_path_factory.mktemp("many_labels")
+    for part, count in {"train": 24, "test": 12}.items():
+        write_images(folder / part, {"a": count}, size=16, seed=len(part))
+        pairs = [f"c{number % 6};c{number % 4}" if number % 5 else "" for number in range(count)]
+        rows = [f"a/{number}.png,{categories}\n" for number, categories in enumerate(pairs)]
+        (folder / part / "labels.csv").write_text("image,categories\n" + "".join(rows))
+    return folder
+
+
+def test_images_with_several_categories_are_compared_by_average_precision(many_labels, tmp_path):
+    words = ("--seeds", "2", "--epochs", "2", "--folder", tmp_path / "out", *TINY)
+    done = equigrad("compare", many_labels, *words)
+    assert done.code == 0, done.err
+    assert done.out.startswith("multi label: 4 methods, 2 seeds\n")  # bce, fl, sigmoid_eql, efl
+    assert "overall (F1)  category mean (mAP)" in done.out
+    assert "points from bce" in done.out
+    again = equigrad("compare", many_labels, *words, "--methods", "bce,fl_eql")
+    assert "2 of 4 rows are there from before" in again.out
+    assert "--methods ce: multi_label has bce, " in equigrad("compare", many_labels, "--methods", "ce").err
+
+
+def test_the_categories_of_objects_are_compared_without_their_boxes(tmp_path):
+    root = write_small_data(tmp_path)
+    words = ("--task", "multi_label", "--images", root / "images", "--seeds", "1", "--epochs", "1")
+    done = equigrad("compare", root / "train.json", *words, "--folder", root / "out", *TINY)
+    assert done.code == 0, done.err
+    assert "category mean (mAP)" in done.out

@@ -1,8 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
-from equigrad.engine import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
+from equigrad.engine import Constant, Cosine, EnoughSteps, MultiStep, Poly, Schedule, Warmup, yolox_schedule
+
+ENOUGH = Schedule(length=EnoughSteps(epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))
 
 
 def factors(schedule, steps, *, steps_per_epoch=10):
@@ -68,6 +71,9 @@ def test_a_schedule_describes_itself_in_one_line():
     )
     assert Schedule(steps=80_000, decay=Poly(floor=0.01)).describe() == "80,000 steps, poly, power 0.9, to 0.01"
     assert Schedule(epochs=1, decay=Constant()).describe() == "1 epochs, constant"
+    assert ENOUGH.describe() == (
+        "12 epochs, but at least 1,000 steps, constant, linear warm-up from 0.001 over 10% of the steps"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,8 +87,29 @@ def test_a_schedule_describes_itself_in_one_line():
         lambda: Poly(power=0),
         lambda: Warmup(-1),
         lambda: Warmup(5, shape="cubic"),
+        lambda: Warmup(5, "share"),
+        lambda: EnoughSteps(epochs=0, min_steps=5),
     ],
 )
 def test_impossible_schedules_are_refused(wrong):
     with pytest.raises(ValueError, match="got"):
         wrong()
+
+
+@pytest.mark.parametrize(("images", "steps", "stretch"), [(200, 1000, 40 / 12), (500, 1008, 16 / 12), (5000, 7500, 1)])
+def test_few_images_are_seen_more_often_until_there_are_enough_steps(images, steps, stretch):
+    steps_per_epoch = -(-images // 8)
+    assert ENOUGH.total_steps(steps_per_epoch) == steps
+    assert ENOUGH.stretch(steps_per_epoch) == pytest.approx(stretch)
+
+
+@pytest.mark.parametrize(("given", "steps"), [({"epochs": 1}, 25), ({"steps": 7}, 7)])
+def test_a_length_that_is_given_is_the_length_however_few_the_images(given, steps):
+    schedule = replace(ENOUGH, **given)
+    assert schedule.total_steps(25) == steps
+    assert schedule.stretch(25) == 1
+
+
+def test_warmup_can_be_a_share_of_the_training():
+    assert factors(replace(ENOUGH, warmup=Warmup(0.1, "share", start=0)), [50, 100, 101]) == [0.5, 1, 1]
+    assert factors(replace(ENOUGH, epochs=2, warmup=Warmup(0.1, "share", start=0)), [1, 2]) == [0.5, 1]

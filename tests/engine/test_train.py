@@ -15,6 +15,7 @@ from equigrad.engine import (
     SGD,
     Ema,
     EngineError,
+    EnoughSteps,
     Schedule,
     Training,
     TrainSettings,
@@ -357,6 +358,18 @@ def test_evaluations_can_be_left_to_the_end(fabric, tmp_path):
 
     run(fabric, tmp_path, evaluate=evaluate, schedule=Schedule(epochs=2.5), evaluate_every=None)
     assert steps == [20]
+
+
+def test_evaluations_are_as_many_however_few_the_samples(fabric, tmp_path, capsys):
+    steps, enough = [], Schedule(length=EnoughSteps(epochs=2, min_steps=48))
+
+    def evaluate(model, step):
+        steps.append(step)
+        return {"accuracy": 0.5}
+
+    run(fabric, tmp_path, evaluate=evaluate, schedule=enough, evaluate_every=1)
+    assert steps == [24, 48]  # 8 steps an epoch
+    assert "8 in an epoch: 6 epochs, as the samples are few" in capsys.readouterr().out
 
 
 def test_a_model_is_told_the_epoch_before_each_begins_and_after_resuming(fabric, tmp_path):

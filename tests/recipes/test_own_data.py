@@ -67,7 +67,7 @@ def test_one_annotation_file_is_enough(files, capsys):
         ({"images": "empty"}, [], "1.png: no such image"),
         ({"test": "other.json"}, [], "categories must be those of"),
         ({"train": "broken.json"}, [], "broken.json"),
-        ({}, ["data.imges=photos"], "no field 'imges' in CocoFiles, which has train, test, images"),
+        ({}, ["data.imges=photos"], "no field 'imges' in data, which may have train, test, images"),
         ({}, ["method=elf"], "--set method=elf: expected none or one of bce, fl, fl_eql, efl, qfl, eqfl"),
         ({}, ["preprocessing.short=big"], "short=big: expected a whole number, several with commas between them"),
         ({}, ["backbone.weights=nowhere.pth"], "nowhere.pth: no such weight file"),
@@ -95,6 +95,12 @@ def test_a_method_of_one_stage_detectors_brings_such_a_detector():
     recipe = load("own_data:detection", ["method=efl"])
     assert isinstance(recipe.detector, ImprovedAtss)
     assert recipe.method.loss == Efl()
+
+
+@pytest.mark.parametrize("name", ["classification", "multi_label", "semantic_segmentation", "detection"])
+def test_a_default_training_has_hundreds_of_steps_unless_epochs_are_given(name):
+    assert load(f"own_data:{name}").training.schedule.total_steps(3) >= 300
+    assert load(f"own_data:{name}", ["training.schedule.epochs=2"]).training.schedule.total_steps(3) == 6
 
 
 @pytest.fixture

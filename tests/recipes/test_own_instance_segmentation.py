@@ -31,7 +31,7 @@ def test_masks_are_learnt_from_one_file_and_a_folder(tmp_path, capsys):
     [
         ("data.train=nowhere.json", "nowhere.json: no such file or folder; name yours with --set data.train=…"),
         ("data.images=nowhere", "nowhere: no such file or folder; name yours with --set data.images=…"),
-        ("data.pictures=here", "no field 'pictures' in CocoFiles"),
+        ("data.pictures=here", "no field 'pictures' in data, which may have train, test, images"),
         ("method=efl", "expected one of ce, "),
     ],
 )

@@ -47,6 +47,13 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("medium", "on medium-shot categories", "Medium", "accuracy", "Medium"),
         Column("few", "on few-shot categories", "Few", "accuracy", "Few"),
     ),
+    "multi_label": (
+        Column("overall (F1)", "overall", "F1", None),
+        Column("category mean (mAP)", "in category mean", "mAP", "AP"),
+        Column("many", "on many-shot categories", "Many", "AP", "Many"),
+        Column("medium", "on medium-shot categories", "Medium", "AP", "Medium"),
+        Column("few", "on few-shot categories", "Few", "AP", "Few"),
+    ),
     "semantic_segmentation": (
         Column("overall (aAcc)", "overall", "aAcc", "Acc", by_samples=True),
         Column("category mean (mIoU)", "in category mean", "mIoU", "IoU"),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 # Compared without --methods, where the task has them: the plain loss first.
 _DEFAULT_METHODS = ("ce", "fl", "balanced_softmax", "softmax_eql", "sigmoid_eql", "efl")
+_DEFAULT_OF_MULTI_LABEL = ("bce", "fl", "sigmoid_eql", "efl")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_ON_FEATURES = ("classification", "multi_label")  # tasks whose last layers are compared on frozen features
 _LAST_LAYER = ("epochs", "batch_size", "lr")  # flags that a last layer on frozen features has
 
 
@@ -28,12 +30,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "compare",
         help="methods on your own data, with spread, and one sentence of advice",
-        description="Measure methods on your own data. Images by category are compared on the features of a frozen "
-        "backbone, in minutes; --trained trains whole models, and is how objects and label maps are compared. If it is "
-        "stopped, the same command goes on.",
+        description="Measure methods on your own data. Images with one or several categories each are compared on the "
+        "features of a frozen backbone, in minutes; --trained trains whole models, and is how objects and label maps "
+        "are compared. If it is stopped, the same command goes on.",
     )
     parser.add_argument(
-        "data", type=Path, metavar="DATA", help="folder or list of images, COCO or LVIS file, label maps"
+        "data", type=Path, metavar="DATA", help="folder, list or CSV file of images, COCO or LVIS file, label maps"
     )
     parser.add_argument("--methods", help="names with commas, the baseline first; NAME=METHOD for a second variant")
     parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="trainings of each method (3)")
@@ -121,7 +123,8 @@ def _chosen(text: str | None, task: str, detector: str | None) -> dict[str, str]
 
     rows = rows_of_recipe(f"own_data:{task}", [f"detector={detector}"] if detector and task == "detection" else [])
     known, chosen = [row[0].removeprefix("method=") for row in rows], dict[str, str]()
-    words = text.split(",") if text is not None else [name for name in _DEFAULT_METHODS if name in known]
+    default = _DEFAULT_OF_MULTI_LABEL if task == "multi_label" else _DEFAULT_METHODS
+    words = text.split(",") if text is not None else [name for name in default if name in known]
     for word in filter(None, map(str.strip, words)):
         name, _, method = word.partition("=")
         method = method or name
@@ -153,7 +156,7 @@ def _settings(parsed: argparse.Namespace, name: str, chosen: dict[str, str], tas
             if assignment.startswith("training."):
                 raise ValueError(f"--set {assignment}: is for --trained; here --epochs, --batch-size and --lr go")
         given |= dict.fromkeys(_LAST_LAYER)
-    if task == "classification" and parsed.frozen is None:
+    if task in _ON_FEATURES and parsed.frozen is None:
         given["frozen"] = "none"  # whole models, or last layers on features that the comparison computes itself
     return train.flag_assignments(argparse.Namespace(**given))
 
@@ -170,7 +173,7 @@ def _last_layer(parsed: argparse.Namespace, task: str) -> "LastLayer | None":
 
 
 def _is_frozen(parsed: argparse.Namespace, task: str) -> bool:
-    return task == "classification" and not parsed.trained
+    return task in _ON_FEATURES and not parsed.trained
 
 
 def _whole(epochs: float) -> int:

@@ -40,7 +40,10 @@ HABITS = {
     **dict.fromkeys(("ema", "model_ema"), "--set training.ema=Ema"),
     **dict.fromkeys(("opt", "optim", "optimizer"), "--set training.optimizer=AdamW, or SGD"),
     **dict.fromkeys(("sched", "cos_lr", "lr_scheduler_type"), "--set training.schedule.decay=Cosine"),
-    **dict.fromkeys(("warmup_epochs", "warmup_steps"), "--set training.schedule.warmup.length=500, in steps"),
+    **dict.fromkeys(
+        ("warmup_epochs", "warmup_steps"),
+        "--set training.schedule.warmup.length=500 --set training.schedule.warmup.unit=steps",
+    ),
     **dict.fromkeys(("torchcompile", "torch_compile"), "--set training.compile=true"),
     **dict.fromkeys(
         ("freeze", "freeze_layers"), "--frozen backbone with own_data, else --set training.frozen=backbone"

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.habits import check_habits
 from equigrad.commands.metric_lines import metric_line
-from equigrad.recipes.names import check_recipe_name
+from equigrad.recipes.names import MODULES, check_recipe_name, recipe_names
+from equigrad.recipes.setting_names import check_settings, recipe_parameters
 
 
 class _Flag(NamedTuple):
@@ -89,6 +90,8 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         return None
     check_recipe_name(parsed.recipe)  # before torch is imported, which takes seconds
     check_habits(parsed.recipe, parsed.set)
+    assignments = flag_assignments(parsed)
+    check_settings(parsed.recipe, assignments)
     from equigrad.engine import one_voice
     from equigrad.engine.run_log import was_restarted
     from equigrad.recipes.catalogue import load_recipe, resumed_recipe
@@ -96,7 +99,6 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     from equigrad.run_files import RECIPE
     from equigrad.tasks.run_folder import task_of
 
-    assignments = flag_assignments(parsed)
     if parsed.help:
         print(settings_text(parsed.recipe, assignments))
         return None
@@ -121,11 +123,7 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
 
 def flag_assignments(parsed: argparse.Namespace) -> list[str]:
     """What `--set` and the plain flags ask for; a flag is an argument of the recipe's function if that has one."""
-    import inspect
-
-    from equigrad.recipes.catalogue import recipe_function
-
-    parameters = inspect.signature(recipe_function(parsed.recipe)).parameters
+    parameters = _parameters(parsed.recipe)
     assignments = list(parsed.set)
     for name, flag in _FLAGS.items():
         value = getattr(parsed, name)
@@ -141,13 +139,20 @@ def flag_assignments(parsed: argparse.Namespace) -> list[str]:
     return assignments
 
 
-def _no_choice(recipe: str, name: str) -> str:
-    """That a recipe has no such argument, and which have it."""
+def _parameters(recipe: str) -> Sequence[str]:
+    """The arguments of a recipe's function; only a module of the user is imported for them."""
+    if recipe.partition(":")[0] in MODULES:
+        return recipe_parameters(recipe)
     import inspect
 
-    from equigrad.recipes.catalogue import all_recipes
+    from equigrad.recipes.catalogue import recipe_function
 
-    having = [other for other, function in all_recipes() if name in inspect.signature(function).parameters]
+    return list(inspect.signature(recipe_function(recipe)).parameters)
+
+
+def _no_choice(recipe: str, name: str) -> str:
+    """That a recipe has no such argument, and which have it."""
+    having = [other for other in recipe_names() if name in recipe_parameters(other)]
     module = recipe.partition(":")[0]
     near = [other for other in having if other.startswith(f"{module}:")] or having
     return (

@@ -5,7 +5,7 @@ from equigrad.engine.distributed import launch
 from equigrad.engine.ema import Ema
 from equigrad.engine.failures import one_voice
 from equigrad.engine.optimizers import SGD, AdamW, ParameterRule
-from equigrad.engine.schedule import Constant, Cosine, MultiStep, Poly, Schedule, Warmup, yolox_schedule
+from equigrad.engine.schedule import Constant, Cosine, EnoughSteps, MultiStep, Poly, Schedule, Warmup, yolox_schedule
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.train import Training, TrainResult, train
 from equigrad.errors import EngineError
@@ -17,6 +17,7 @@ __all__ = [
     "Cosine",
     "Ema",
     "EngineError",
+    "EnoughSteps",
     "MultiStep",
     "ParameterRule",
     "Poly",

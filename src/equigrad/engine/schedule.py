@@ -6,6 +6,7 @@ needs to know nothing but its step.
     Schedule(epochs=24, decay=MultiStep((16, 22)), warmup=Warmup(500))                      # detectors, 2x
     Schedule(epochs=90, decay=Cosine(per="epoch"))                                          # ImageNet-LT
     Schedule(steps=80_000, decay=Poly(floor=0.01))                                          # ADE20K
+    Schedule(length=EnoughSteps(epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))    # data of any size
     yolox_schedule(epochs=300)
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Unit = Literal["steps", "epochs"]
+WarmupUnit = Literal["steps", "epochs", "share"]
 WarmupShape = Literal["linear", "quadratic", "constant"]
 
 
@@ -136,29 +138,32 @@ class Warmup:
 
     Args:
         length: 0 for none.
-        unit: of the length, "steps" or "epochs".
+        unit: of the length, "steps", "epochs" or "share" (of the whole training, 0.1 is a tenth of it).
         shape: "linear", "quadratic", or "constant" (stays at `start`, then jumps).
         start: factor of the first step.
     """
 
     length: float = 0.0
-    unit: Unit = "steps"
+    unit: WarmupUnit = "steps"
     shape: WarmupShape = "linear"
     start: float = 0.001
 
     def __post_init__(self) -> None:
         if self.length < 0:
             raise ValueError(f"length must be at least 0, got {self.length}")
+        if self.unit == "share" and self.length > 1:
+            raise ValueError(f"length is a share of the training, in [0, 1], got {self.length}; or set unit=steps")
         if self.shape not in ("linear", "quadratic", "constant"):
             raise ValueError(f'shape must be "linear", "quadratic" or "constant", got {self.shape!r}')
 
-    def steps(self, steps_per_epoch: int) -> int:
+    def steps(self, steps_per_epoch: int, total: int) -> int:
         """Length of the warm-up in steps."""
+        if self.unit == "share":
+            return round(self.length * total)
         return in_steps(self.length, self.unit, steps_per_epoch)
 
-    def factor(self, step: int, steps_per_epoch: int) -> float:
-        """From `start` at step 0 to 1."""
-        length = self.steps(steps_per_epoch)
+    def factor(self, step: int, length: int) -> float:
+        """From `start` at step 0 to 1 at step `length`."""
         if step >= length:
             return 1.0
         grown = {"linear": step / length, "quadratic": (step / length) ** 2, "constant": 0.0}[self.shape]
@@ -166,7 +171,33 @@ class Warmup:
 
     def describe(self) -> str:
         """A few words for the user."""
-        return f"{self.shape} warm-up from {self.start:g} over {self.length:,g} {self.unit}"
+        length = f"{self.length:.0%} of the steps" if self.unit == "share" else f"{self.length:,g} {self.unit}"
+        return f"{self.shape} warm-up from {self.start:g} over {length}"
+
+
+@dataclass(frozen=True)
+class EnoughSteps:
+    """Some epochs, and with few samples as many more as a training needs to get anywhere.
+
+    Args:
+        epochs: length with many samples.
+        min_steps: with few samples, epochs are added until there are so many steps.
+    """
+
+    epochs: int
+    min_steps: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.min_steps < 1:
+            raise ValueError(f"epochs and min_steps must be above 0, got {self.epochs} and {self.min_steps}")
+
+    def num_epochs(self, steps_per_epoch: int) -> int:
+        """Length in epochs."""
+        return max(self.epochs, math.ceil(self.min_steps / steps_per_epoch))
+
+    def describe(self) -> str:
+        """A few words for the user."""
+        return f"{self.epochs} epochs, but at least {self.min_steps:,} steps"
 
 
 @dataclass(frozen=True)
@@ -174,35 +205,54 @@ class Schedule:
     """Length of the training and course of the learning rate.
 
     Args:
-        epochs: length in epochs; none if it is given in steps.
-        steps: length in steps; none if it is given in epochs.
+        epochs: length in epochs; none if it is given in steps, or follows from `length`.
+        steps: length in steps; none if it is given in epochs, or follows from `length`.
+        length: by the number of samples; what `epochs` or `steps` say comes first.
         decay: `Constant`, `MultiStep`, `Cosine` or `Poly`.
         warmup: multiplies the decay; none by default.
     """
 
     epochs: float | None = None
     steps: int | None = None
+    length: EnoughSteps | None = None
     decay: Decay = Constant()
     warmup: Warmup = Warmup()
 
     def __post_init__(self) -> None:
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError(f"give either epochs or steps, got epochs={self.epochs} and steps={self.steps}")
-        if not (self.epochs if self.epochs is not None else self.steps or 0) > 0:
-            raise ValueError(f"a training has a positive length, got epochs={self.epochs} and steps={self.steps}")
+        given = f"epochs={self.epochs} and steps={self.steps}"
+        lengths = [length for length in (self.epochs, self.steps) if length is not None]
+        if len(lengths) > 1 or not (lengths or self.length):
+            raise ValueError(f"give either epochs or steps, got {given}")
+        if not all(length > 0 for length in lengths):
+            raise ValueError(f"a training has a positive length, got {given}")
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Length of the training in steps."""
-        return self.steps if self.steps is not None else in_steps(self.epochs or 0, "epochs", steps_per_epoch)
+        if self.steps is not None:
+            return self.steps
+        if self.epochs is not None:
+            return in_steps(self.epochs, "epochs", steps_per_epoch)
+        assert self.length is not None
+        return self.length.num_epochs(steps_per_epoch) * steps_per_epoch
+
+    def stretch(self, steps_per_epoch: int) -> float:
+        """How many times more epochs there are because samples are few; evaluations keep apart as much."""
+        if self.length is None or self.epochs is not None or self.steps is not None:
+            return 1.0
+        return self.length.num_epochs(steps_per_epoch) / self.length.epochs
 
     def factor(self, step: int, steps_per_epoch: int, total: int) -> float:
         """Share of the base learning rate at a step, counted from 0."""
-        decay = self.decay.factor(step, steps_per_epoch, total, self.warmup.steps(steps_per_epoch))
-        return decay * self.warmup.factor(step, steps_per_epoch)
+        warmup = self.warmup.steps(steps_per_epoch, total)
+        return self.decay.factor(step, steps_per_epoch, total, warmup) * self.warmup.factor(step, warmup)
 
     def describe(self) -> str:
         """The schedule in one line."""
-        length = f"{self.epochs:g} epochs" if self.epochs is not None else f"{self.steps:,} steps"
+        length = self.length.describe() if self.length is not None else ""
+        if self.epochs is not None:
+            length = f"{self.epochs:g} epochs"
+        elif self.steps is not None:
+            length = f"{self.steps:,} steps"
         parts = [length, self.decay.describe()]
         return ", ".join([*parts, self.warmup.describe()] if self.warmup.length else parts)
 

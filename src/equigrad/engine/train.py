@@ -133,8 +133,9 @@ class Training:
         self.steps_per_epoch = self.loader.steps_per_epoch()
         self.total = settings.schedule.total_steps(self.steps_per_epoch)
         self.check_every = 1 if fabric.device.type == "cpu" else _CHECK_EVERY_ON_ACCELERATOR
-        self.checkpoint_every = settings.checkpoint_every or self.steps_per_epoch
-        self.evaluate_every = (settings.evaluate_every or self.total) * self.steps_per_epoch
+        stretch = settings.schedule.stretch(self.steps_per_epoch)
+        self.checkpoint_every = settings.checkpoint_every or round(stretch) * self.steps_per_epoch
+        self.evaluate_every = round((settings.evaluate_every or self.total) * stretch) * self.steps_per_epoch
         self.statistics_every = settings.statistics_every or max(self.total // _NUM_SNAPSHOTS, 1)
 
         self.step = 0  # optimiser steps done

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from equigrad.engine import SGD, AdamW, Cosine, ParameterRule, Poly, Schedule, TrainSettings, Warmup
+from equigrad.engine import SGD, AdamW, Cosine, EnoughSteps, ParameterRule, Poly, Schedule, TrainSettings, Warmup
 from equigrad.recipes import choices, yolox
 from equigrad.recipes.choices import (
     DetectionMethodName,
@@ -93,7 +93,7 @@ def _classifier(
         frozen = "backbone" if has_weights and not method.distils else "none"
     training = TrainSettings(
         optimizer=SGD(lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
-        schedule=Schedule(epochs=20, decay=Cosine(), warmup=Warmup(100)),
+        schedule=Schedule(length=EnoughSteps(epochs=20, min_steps=300), decay=Cosine(), warmup=Warmup(100)),
         batch_size=32,
         frozen=choices.frozen_parts(frozen, network),
         channels_last=True,
@@ -108,7 +108,7 @@ def _with_cached_features(recipe: ClassificationRecipe) -> ClassificationRecipe:
     training = replace(
         recipe.training,
         optimizer=SGD(lr=0.1, momentum=0.9, weight_decay=5e-4),
-        schedule=Schedule(epochs=60, decay=Cosine(), warmup=Warmup(20)),
+        schedule=Schedule(length=EnoughSteps(epochs=60, min_steps=900), decay=Cosine(), warmup=Warmup(20)),
         num_workers=0,
         evaluate_every=10,
     )
@@ -141,7 +141,7 @@ def semantic_segmentation(
         method=pixel_method(method),
         training=TrainSettings(
             optimizer=SGD(lr=lr, momentum=0.9, nesterov=True, weight_decay=1e-4, decay_norm_and_bias=False),
-            schedule=Schedule(epochs=16, decay=Poly(), warmup=Warmup(50)),
+            schedule=Schedule(length=EnoughSteps(epochs=16, min_steps=800), decay=Poly(), warmup=Warmup(50)),
             batch_size=8,
             frozen=choices.frozen_parts(frozen, encoder),
             max_grad_norm=10.0,
@@ -183,14 +183,17 @@ def detection(
         detector=chosen.detector,
         method=chosen.method,
         training=TrainSettings(
-            # Some hundred steps: AdamW takes new layers further than SGD, and changes the pretrained ones little.
+            # In a thousand steps AdamW takes new layers further than SGD, and changes the pretrained ones little.
             optimizer=AdamW(
                 lr=5e-4 if is_two_stage else 1e-3,
                 weight_decay=0.05,
                 decay_norm_and_bias=False,
                 rules=tuple(ParameterRule(part, lr=0.1) for part in chosen.pretrained_parts),
             ),
-            schedule=Schedule(epochs=12, decay=Cosine(), warmup=Warmup(100)),
+            # Detectors begin to recognise anything after some hundred steps, however few the images.
+            schedule=Schedule(
+                length=EnoughSteps(epochs=12, min_steps=1000), decay=Cosine(), warmup=Warmup(0.1, "share")
+            ),
             batch_size=8,
             frozen=chosen.frozen_parts(frozen),
             max_grad_norm=35.0,

@@ -1,7 +1,7 @@
 """Looks at data, a run or a checkpoint for `equigrad doctor`, and hands the facts to `analysis.doctor`."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -24,12 +24,13 @@ from equigrad.data.findings import Finding as DataFinding, errors
 from equigrad.data.frequency import Counts
 from equigrad.data.images.checks import check_classification
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.readers import read_images
 from equigrad.data.segmentation.category_pixels import LabelReading, scan_label_maps, show_progress
 from equigrad.data.segmentation.readers import read_label_folders
 from equigrad.engine.checkpoint import load_checkpoint
 from equigrad.run_files import RECIPE
-from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.comparison.sources import NamedFiles, Source, TaskName, assignments_of, find_source
 from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.segmentation.data import LabelFolders
@@ -49,12 +50,12 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
         return _run(subject)
     if subject.is_file() and subject.suffix in _WEIGHT_FILES:
         return _checkpoint(subject)
-    if subject.suffix == ".json" and task not in ("classification", "semantic_segmentation"):
+    if subject.suffix == ".json" and task in (None, "detection", "instance_segmentation"):
         return _objects(subject, named, task)
     _, source = find_source(subject, named, task)
     if isinstance(source, LabelFolders):
         return _label_maps(subject, named, source)
-    assert isinstance(source, OwnImages)
+    assert isinstance(source, OwnImages | ManyLabels)
     return _images(subject, named, source)
 
 
@@ -81,11 +82,8 @@ def _loss_name(loss: dict[str, Any]) -> str | None:
     return name if compensates(loss) else f"{name}, which compensates nothing here"
 
 
-def _images(data: Path, named: NamedFiles, source: OwnImages) -> Diagnosis:
-    train = read_images(source.train, source.root)
-    test = None
-    if source.test is not None:
-        test = read_images(source.test, source.root, split="test", class_names=train.class_names)
+def _images(data: Path, named: NamedFiles, source: OwnImages | ManyLabels) -> Diagnosis:
+    train, test = _read(source)
     faults = _faults(check_classification(train, test, by_content=False))
     counts = _in_range(train)
     tested = counts >= 2 if test is None else _in_range(test) > 0  # a part of each category is held out
@@ -96,9 +94,19 @@ def _images(data: Path, named: NamedFiles, source: OwnImages) -> Diagnosis:
     # The counts show that better: a list may name categories that no image has.
     faults = [fault for fault in faults if "single category" not in fault.kind]
     train_only = replace(source, test=None)
-    commands = Commands(shlex.join(words), _training("classification", train_only))
+    task = "classification" if isinstance(source, OwnImages) else "multi_label"
+    commands = Commands(shlex.join(words), _training(task, train_only))
     findings = data_findings(tail, train.class_names, faults, commands)
-    return Diagnosis(str(data), "data", "classification", tail, findings, _compared(data, named))
+    return Diagnosis(str(data), "data", task, tail, findings, _compared(data, named))
+
+
+def _read(source: OwnImages | ManyLabels) -> tuple[ImageList, ImageList | None]:
+    read: Callable[..., ImageList] = read_multi_label if isinstance(source, ManyLabels) else read_images
+    train = read(source.train, source.root)
+    if source.test is None:
+        return train, None
+    split = {} if isinstance(source, ManyLabels) else {"split": "test"}
+    return train, read(source.test, source.root, class_names=train.class_names, **split)
 
 
 def _objects(file: Path, named: NamedFiles, task: TaskName | None) -> Diagnosis:
@@ -202,6 +210,8 @@ def _damaged_sums(path: str, positive: Tensor, negative: Tensor) -> list[Finding
 
 
 def _in_range(images: ImageList) -> Counts:
+    if images.labels.ndim == 2:
+        return images.category_counts
     labels = images.labels[~images.is_out_of_range()]
     return np.bincount(labels, minlength=images.num_classes).astype(np.int64)
 

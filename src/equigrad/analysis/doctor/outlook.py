@@ -74,6 +74,9 @@ def outlook(tail: Tail, task: str, data: str | None) -> list[str]:
         task: of `equigrad compare`.
         data: how the command line names the data, with the options that belong to it; None if that is unknown.
     """
+    if task not in _ADVICE:
+        measure = "" if data is None else f"; measure it: equigrad compare {data}"
+        return [f"whether an equalization loss helps where an image has several categories follows no rule{measure}"]
     share = f"{100 * tail.tested_few:.0f} % of the tested categories have fewer than 20 training images"
     because = f"imbalance factor {tail.imbalance:,.4g}, and {share}"
     loss, methods = _ADVICE[task]

@@ -50,6 +50,10 @@ class Reporter:
         if data_summary is not None:
             self.say(f"data: {data_summary}")
         length = f"{self.total:,} steps of {settings.batch_size:,} samples, {self.steps_per_epoch:,} in an epoch"
+        if settings.schedule.stretch(self.steps_per_epoch) > 1:
+            length += (
+                f": {self.total // self.steps_per_epoch:,} epochs, as the samples are few (--epochs sets the number)"
+            )
         self.say(f"training: {length}{self._when_it_is_evaluated()}")
         size = sum(parameter.numel() for parameter in model.parameters())
         world_size, device = self.fabric.world_size, self.fabric.device

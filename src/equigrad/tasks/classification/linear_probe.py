@@ -64,4 +64,5 @@ def predict(model: Classifier, data: FeatureDataset) -> list[dict[str, Tensor]]:
 
 def _batches(data: FeatureDataset, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     for indices in torch.split(order, batch_size):
-        yield data.features[indices], data.labels[indices]
+        labels = data.labels[indices]
+        yield data.features[indices], labels.float() if labels.dim() == 2 else labels  # several categories a sample

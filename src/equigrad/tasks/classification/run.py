@@ -93,7 +93,10 @@ def _summary(recipe: ClassificationRecipe, train_set: ImageDataset) -> str:
     summary = data_summary(len(train_set), train_set.category_counts)
     if recipe.feature_cache is None:
         return summary
-    return f"{summary}; only the classifier is trained, on features of a frozen backbone (--frozen none trains all)"
+    return (
+        f"{summary}; only the classifier is trained, on features of a frozen backbone: if the images are unlike "
+        "photographs (drawings, scans), compare with --frozen none, which trains all"
+    )
 
 
 def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = None) -> EvaluationResult:

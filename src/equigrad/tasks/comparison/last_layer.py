@@ -14,6 +14,7 @@ from equigrad.data.feature_cache import FeatureDataset, Features, cache_features
 from equigrad.data.images.dataset import ImageDataset
 from equigrad.engine.distributed import best_accelerator
 from equigrad.evaluation.classification import ClassificationEvaluator
+from equigrad.evaluation.multi_label import MultiLabelEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
 from equigrad.tasks.classification.linear_probe import fit, predict
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -86,7 +87,8 @@ class FrozenFeatures:
 
     def measure(self, name: str, seed: int) -> EvaluationResult:
         """Train a method's last layer and test it."""
-        evaluator = ClassificationEvaluator(self.train.category_counts, self.train.class_names)
+        kind = MultiLabelEvaluator if self.recipes[name].is_multi_label else ClassificationEvaluator
+        evaluator = kind(self.train.category_counts, self.train.class_names)
         evaluator.add(predict(self._trained(name, seed), self.test), {"labels": self.test.labels})
         return EvaluationResult(evaluator.result(), evaluator.per_category())
 

@@ -1,18 +1,19 @@
-"""What a user's data is: images by category, annotated objects, or label maps; found from its files."""
+"""What a user's data is, found from its files: images with one or several categories, objects, or label maps."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.images.multi_label import has_label_file
 from equigrad.data.images.stores import ZipStore
-from equigrad.tasks.classification.data import OwnImages
+from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.segmentation.data import LabelFolders
 
-TaskName = Literal["classification", "semantic_segmentation", "detection", "instance_segmentation"]
+TaskName = Literal["classification", "multi_label", "semantic_segmentation", "detection", "instance_segmentation"]
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
-Source = OwnImages | CocoFiles | LabelFolders
+Source = OwnImages | ManyLabels | CocoFiles | LabelFolders
 
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
 _NAME_FILES = ("classes.csv", "classes.txt", "names.txt")
@@ -43,6 +44,8 @@ def find_source(data: Path, named: NamedFiles, task: TaskName | None = None) -> 
     """
     if not data.exists():
         raise FileNotFoundError(f"{data}: no such file or folder of data")
+    if task == "multi_label" or (task is None and _has_many_labels(data)):
+        return "multi_label", _many_labels(data, named)
     if data.suffix == ".json":
         return _annotated(data, named, task)
     if task in ("detection", "instance_segmentation"):
@@ -73,6 +76,20 @@ def _annotated(data: Path, named: NamedFiles, task: TaskName | None) -> tuple[Ta
     if task is None:
         task = "detection" if read_coco(data).segmentations is None else "instance_segmentation"
     return task, CocoFiles(data, named.test, images)
+
+
+def _has_many_labels(data: Path) -> bool:
+    return has_label_file(data) or (data.is_dir() and has_label_file(data / "train"))
+
+
+def _many_labels(data: Path, named: NamedFiles) -> ManyLabels:
+    if not has_label_file(data) and has_label_file(data / "train"):
+        beside = (data / name for name in _TEST_FOLDERS if has_label_file(data / name))
+        return ManyLabels(data / "train", named.test or next(beside, None), named.root)
+    root = named.root or named.images
+    if data.suffix == ".json" and root is None:
+        root = data.parent / "images"
+    return ManyLabels(data, named.test, root)
 
 
 def _images(data: Path, named: NamedFiles, folders: set[str]) -> OwnImages:
