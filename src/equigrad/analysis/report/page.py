@@ -10,6 +10,7 @@ from equigrad.analysis.history import RunHistory
 from equigrad.analysis.markup import Html, listing, resource, script_data, write_page
 from equigrad.analysis.report.calibration import calibration_table
 from equigrad.analysis.report.confusion import confusion_tables
+from equigrad.analysis.report.examples import Examples, FindExamples, changed_categories, example_section
 from equigrad.analysis.report.script_data import script_data_of
 from equigrad.analysis.report.seeds import seed_table
 from equigrad.analysis.report.test_predictions import TestPredictions, read_test_predictions
@@ -26,6 +27,7 @@ def write_report(
     title: str | None = None,
     statistics_path: str | None = None,
     command: Sequence[str] | None = None,
+    find_examples: FindExamples | None = None,
 ) -> Path:
     """Write a page that compares runs: results, gradient ratios, every category, settings and commands.
 
@@ -36,6 +38,7 @@ def write_report(
         title: of the page; None for one made of the names.
         statistics_path: which statistics to show of models with several; None for the first.
         command: the command shown on the page as the one that made it; None for `equigrad report` with the folders.
+        find_examples: finds test images of categories that changed; None shows none.
 
     Returns:
         The file.
@@ -50,15 +53,26 @@ def write_report(
     for lost in filter(None, (run.lost_lines for run in runs)):
         print(f"warning: {lost}", file=sys.stderr)
     shown_command = command if command is not None else ["equigrad", "report", *map(str, folders)]
-    return write_comparison(compare(runs, statistics_path), file, title=title, command=shown_command)
+    comparison = compare(runs, statistics_path)
+    return write_comparison(comparison, file, title=title, command=shown_command, find_examples=find_examples)
 
 
 def write_comparison(
-    comparison: Comparison, file: str | Path, *, title: str | None = None, command: Sequence[str]
+    comparison: Comparison,
+    file: str | Path,
+    *,
+    title: str | None = None,
+    command: Sequence[str],
+    find_examples: FindExamples | None = None,
 ) -> Path:
     """Write the page of a comparison; see `write_report`."""
     predictions = [read_test_predictions(run.history.folder, comparison.categories) for run in comparison.runs]
-    write_page(Path(file), "report/page.html", _fields(comparison, predictions, title or _title(comparison), command))
+    changed = changed_categories(comparison) if find_examples is not None else None
+    examples = find_examples(comparison, changed) if find_examples is not None and changed is not None else Examples({})
+    fields = _fields(comparison, predictions, title or _title(comparison), command)
+    section = example_section(comparison, changed, examples)
+    fields |= {"examples": section, **_hidden("no_examples", bool(section))}
+    write_page(Path(file), "report/page.html", fields)
     return Path(file)
 
 
