@@ -5,6 +5,7 @@ end in a zero byte, so that no package beside Python is needed.
 """
 
 import atexit
+import base64
 import fcntl
 import json
 import os
@@ -59,6 +60,12 @@ _QUESTION = """(async () => {
 })()"""
 
 
+_BOX = """
+  const { x, y, width, height } = (window.pictured ?? document.documentElement).getBoundingClientRect();
+  return { x: x + scrollX, y: y + scrollY, width, height };
+"""
+
+
 @dataclass(frozen=True)
 class Visit:
     """What came of opening a page."""
@@ -67,28 +74,49 @@ class Visit:
     complaints: list[str]  # errors, refused and outside requests
 
 
-def visit(page: Path, question: str = "return null;", *, width: int = 1280, dark: bool = False) -> Visit:
-    """Open a page and, when it is drawn, run the body of a JavaScript function in it; `settled()` waits for drawing."""
+def visit(
+    page: Path, question: str = "return null;", *, width: int = 1280, dark: bool = False, picture: Path | None = None
+) -> Visit:
+    """Open a page and, when it is drawn, run the body of a JavaScript function in it; `settled()` waits for drawing.
+
+    With a picture, a PNG of the whole page is written after that; of one element, if the question sets
+    `window.pictured`; or a PDF of the printed page, if that is the suffix.
+    """
     browser = _browser()
     target = browser.call("Target.createTarget", url="about:blank")["targetId"]
     session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
     try:
         for domain in ("Page", "Runtime", "Log", "Network"):
             browser.call(f"{domain}.enable", session)
-        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.call("Emulation.setDeviceMetricsOverride", session, **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         browser.call("Emulation.setEmulatedMedia", session, features=[scheme])
         browser.events.clear()
         browser.call("Page.navigate", session, url=page.as_uri())
         browser.wait_for("Page.loadEventFired")
-        asked = {"expression": _QUESTION % question, "awaitPromise": True, "returnByValue": True}
-        answer = browser.call("Runtime.evaluate", session, **asked)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        complaints = [text for event in browser.events if (text := _complaint(event, page))]
-        return Visit(answer["result"].get("value"), complaints)
+        answer = _asked(browser, session, question)
+        if picture is not None:
+            picture.write_bytes(_pictured(browser, session, picture.suffix))
+        return Visit(answer, [text for event in browser.events if (text := _complaint(event, page))])
     finally:
         browser.call("Target.closeTarget", targetId=target)
+
+
+def _asked(browser: "_Browser", session: str, question: str) -> Any:
+    asked = {"expression": _QUESTION % question, "awaitPromise": True, "returnByValue": True}
+    answer = browser.call("Runtime.evaluate", session, **asked)
+    assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+    return answer["result"].get("value")
+
+
+def _pictured(browser: "_Browser", session: str, suffix: str) -> bytes:
+    if suffix == ".pdf":
+        printed = browser.call("Page.printToPDF", session, printBackground=False, preferCSSPageSize=True)
+        return base64.b64decode(printed["data"])
+    box = _asked(browser, session, _BOX)
+    shot = {"clip": {**box, "scale": 1}, "captureBeyondViewport": True}
+    return base64.b64decode(browser.call("Page.captureScreenshot", session, **shot)["data"])
 
 
 def _complaint(event: dict[str, Any], page: Path) -> str | None:

@@ -15,7 +15,7 @@ PRELOADED = [
     *("equigrad.data.detection.dataset", "equigrad.data.glyphs.files", "equigrad.engine", "equigrad.sampling"),
     *("equigrad.evaluation.classification", "equigrad.evaluation.segmentation"),
     *("equigrad.evaluation.detection.evaluator", "equigrad.evaluation.detection.openimages"),
-    *("equigrad.analysis.report", "equigrad.recipes.tiny", "plotly.offline"),  # all that a training ends up with
+    *("equigrad.analysis.report", "equigrad.recipes.tiny"),  # all that a training ends up with
 ]
 
 

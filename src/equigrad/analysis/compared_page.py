@@ -3,18 +3,15 @@
 import base64
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 import numpy as np
 
 from equigrad.analysis.advice import advice
 from equigrad.analysis.compared_methods import ComparedMethods
 from equigrad.analysis.compared_tables import category_rows, difference_and_margin, mean_and_spread
-from equigrad.analysis.findings import percent
-from equigrad.analysis.markup import Html, element, join, listing, markup, table
-from equigrad.files import write_atomically
+from equigrad.analysis.markup import Html, element, join, listing, resource, table, write_page
+from equigrad.analysis.rounding import percent
 
 
 def write_comparison_page(
@@ -49,11 +46,9 @@ def write_comparison_page(
         "categories": _categories(compared),
         "settings": join(_settings(name, values) for name, values in settings.items()),
         "command": shlex.join(command),
-        "css": Html(_resource("report.css")),
+        "css": Html(resource("report/page.css")),
     }
-    page = Template(_resource("compared.html")).substitute({key: markup(value) for key, value in values.items()})
-    # A lone surrogate in a name cannot be encoded; it becomes a question mark.
-    write_atomically(file, page.encode("utf-8", errors="replace"))
+    write_page(file, "compared.html", values)
 
 
 def _subtitle(compared: ComparedMethods) -> str:
@@ -107,7 +102,3 @@ def _settings(name: str, values: Mapping[str, object]) -> Html:
     return element(
         "details", element("summary", name), table(f"Settings of {name}", ["setting", "value"], rows, "settings")
     )
-
-
-def _resource(name: str) -> str:
-    return files("equigrad.analysis").joinpath(name).read_text(encoding="utf-8")

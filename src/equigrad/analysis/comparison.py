@@ -6,10 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equigrad.analysis.history import CategoryResult, Floats, Ints, RunHistory, StatisticsOverTime
+from equigrad.analysis.history import (
+    CategoryResult,
+    Floats,
+    Ints,
+    RecognitionOverTime,
+    RunHistory,
+    StatisticsOverTime,
+)
 from equigrad.run_files import EVALUATION, STATISTICS
 
-# Okabe and Ito's colours, distinct for every kind of colour vision; report.css has the same, lighter in dark mode.
+# Okabe and Ito's colours, distinct for every kind of colour vision; report/page.css has the same, lighter in dark mode.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
@@ -22,12 +29,14 @@ class Categories:
         counts: (C,) training samples; None if no run was evaluated. The order is then that of the positive gradient.
         group_names: head first.
         groups: (C,) indices into `group_names`.
+        labels: (C,) the output of the model that stands for each category.
     """
 
     names: tuple[str, ...]
     counts: Ints | None
     group_names: tuple[str, ...]
     groups: Ints
+    labels: Ints
 
     def __len__(self) -> int:
         return len(self.names)
@@ -48,8 +57,7 @@ class ComparedRun:
         path: module path of the statistics shown.
         statistics: with columns in the common order; None if the loss keeps none.
         metric: (C,) metric of each category, NaN where unknown; None if the run was not evaluated.
-        won: (C,) share of its own training samples that a category wins at the end, NaN if it had none; None in a run
-            of an earlier version.
+        recognition: the samples that the categories win, in the common order; None in a run of an earlier version.
     """
 
     name: str
@@ -57,7 +65,12 @@ class ComparedRun:
     path: str
     statistics: StatisticsOverTime | None
     metric: Floats | None
-    won: Floats | None = None
+    recognition: RecognitionOverTime | None = None
+
+    @property
+    def won(self) -> Floats | None:
+        """(C,) share of its own training samples that a category wins at the end, NaN if it had none."""
+        return None if self.recognition is None else self.recognition.share[-1]
 
     @property
     def result(self) -> dict[str, float | None]:
@@ -84,11 +97,11 @@ class Comparison:
         return [run for run in self.runs if run.won is not None or run.statistics is not None]
 
     def group_won(self, run: ComparedRun) -> Floats:
-        """(G,) mean share of samples won in each group at the end; NaN where no category had one."""
-        assert run.won is not None
-        groups = range(len(self.categories.group_names))
-        known = [run.won[(self.categories.groups == group) & np.isfinite(run.won)] for group in groups]
-        return np.array([values.mean() if len(values) else np.nan for values in known])
+        """(T, G) mean share of samples won in each group at each snapshot; NaN where no category had one."""
+        assert run.recognition is not None
+        share = run.recognition.share
+        members = [self.categories.groups == group for group in range(len(self.categories.group_names))]
+        return np.stack([nan_mean(share[:, mask], axis=1) for mask in members], axis=1)
 
     @property
     def metric_names(self) -> list[str]:
@@ -130,7 +143,8 @@ def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> C
         raise ValueError(f"{runs[0].folder}: no run has {STATISTICS} or the categories of {EVALUATION}")
     first = next((run.statistics[path] for run, path in zip(runs, chosen, strict=True) if path), None)
     _check_sizes(runs, chosen, len(listed) or (first.positive.shape[1] if first else 0))
-    categories, order = _sort_listed(listed) if listed else _sort_by_gradient(first)
+    categories = _sort_listed(listed) if listed else _sort_by_gradient(first)
+    order = categories.labels
     metric_name = next((name for category in listed for name in category.metrics), None)
     names = _different_names([run.name for run in runs])
     compared = (
@@ -148,6 +162,14 @@ def nan_median(values: Floats, axis: int) -> Floats:
         warnings.simplefilter("ignore", RuntimeWarning)
         median: Floats = np.nanmedian(values, axis=axis)
     return median
+
+
+def nan_mean(values: Floats, axis: int) -> Floats:
+    """Mean without NaN; NaN, without a warning, if all values are NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean: Floats = np.nanmean(values, axis=axis)
+    return mean
 
 
 def smoothed(values: Floats) -> Floats:
@@ -204,7 +226,7 @@ def _check_sizes(runs: Sequence[RunHistory], paths: Sequence[str], size: int) ->
             )
 
 
-def _sort_listed(listed: Sequence[CategoryResult]) -> tuple[Categories, Ints]:
+def _sort_listed(listed: Sequence[CategoryResult]) -> Categories:
     counts = np.array([category.count for category in listed], dtype=np.int64)
     order = np.argsort(-counts, kind="stable")
     groups = [str(category.group) for category in listed]
@@ -212,16 +234,16 @@ def _sort_listed(listed: Sequence[CategoryResult]) -> tuple[Categories, Ints]:
     group_names = tuple(sorted(sizes, key=lambda group: -sizes[group]))
     indices = np.array([group_names.index(groups[index]) for index in order], dtype=np.int64)
     names = tuple(listed[index].name for index in order)
-    return Categories(names, counts[order], group_names, indices), order
+    return Categories(names, counts[order], group_names, indices, order)
 
 
-def _sort_by_gradient(statistics: StatisticsOverTime | None) -> tuple[Categories, Ints]:
+def _sort_by_gradient(statistics: StatisticsOverTime | None) -> Categories:
     """Without counts: thirds by positive gradient, which grows with the count."""
     assert statistics is not None
     order = np.argsort(-statistics.positive[-1], kind="stable")
     names = tuple(f"category {index}" for index in order)
     groups = np.arange(len(order)) * 3 // len(order)
-    return Categories(names, None, ("head third", "middle third", "tail third"), groups), order
+    return Categories(names, None, ("head third", "middle third", "tail third"), groups, order)
 
 
 def _reordered(run: RunHistory, path: str, order: Ints) -> StatisticsOverTime | None:
@@ -231,10 +253,13 @@ def _reordered(run: RunHistory, path: str, order: Ints) -> StatisticsOverTime | 
     return StatisticsOverTime(statistics.steps, statistics.positive[:, order], statistics.negative[:, order])
 
 
-def _won(run: RunHistory, path: str, order: Ints) -> Floats | None:
+def _won(run: RunHistory, path: str, order: Ints) -> RecognitionOverTime | None:
     """Of the loss whose statistics are shown, else of the first."""
     found = [loss for loss in run.recognition if not path or path.startswith(f"{loss}.")] or list(run.recognition)
-    return run.recognition[found[0]].share[-1, order] if found else None
+    if not found:
+        return None
+    recognition = run.recognition[found[0]]
+    return RecognitionOverTime(recognition.steps, recognition.seen[:, order], recognition.share[:, order])
 
 
 def _metric(run: RunHistory, name: str | None, order: Ints) -> Floats | None:

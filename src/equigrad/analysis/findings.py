@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
 from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, listing, markup, table
+from equigrad.analysis.rounding import number, percent, points
 
 STARVING = 0.5
 """A category that wins less than this share of its own training samples at the end is starving."""
@@ -19,32 +20,12 @@ _NUM_NAMED = 7  # starving categories in each list
 _NUM_METRICS = 10  # columns of one table
 _NUM_STEPS = 6
 _LOWER_IS_BETTER = ("error", "ece")  # in the names of metrics: coloured the other way round
-_ABSENT = "–"
-
-
-def percent(value: float | None) -> str:
-    """A fraction in per cent; a dash if unknown."""
-    return _ABSENT if value is None or not np.isfinite(value) else f"{100 * value:.1f}"
-
-
-def points(value: float | None, base: float | None) -> str:
-    """The difference of two fractions in percentage points, with its sign; empty if one is unknown."""
-    if value is None or base is None:
-        return ""
-    # Of the exact values, as in the terminal: the difference of rounded percentages may be 0.1 off.
-    text = f"{100 * (value - base):+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
-
-
-def number(value: float) -> str:
-    """A ratio; a dash if unknown."""
-    return _ABSENT if not np.isfinite(value) else f"{value:.2f}"
 
 
 def run_label(comparison: Comparison, run: ComparedRun) -> Html:
     """The name of a run after a square in its colour."""
     index = comparison.runs.index(run)
-    return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), element("span", run.name)])
+    return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), element("bdi", run.name)])
 
 
 def lead(comparison: Comparison) -> Html:
@@ -55,13 +36,18 @@ def lead(comparison: Comparison) -> Html:
 
 def result_tables(comparison: Comparison) -> Html:
     """Metrics of the whole test set, with differences from the first run."""
-    names = comparison.metric_names
-    if not names:
+    chunks = result_chunks(comparison)
+    if not chunks:
         return element("p", "None of the runs has been evaluated yet.")
-    chunks = [names[start : start + _NUM_METRICS] for start in range(0, len(names), _NUM_METRICS)]
     first = _result_table(comparison, chunks[0], "Results in %")
     more = [_result_table(comparison, chunk, "Further results in %") for chunk in chunks[1:]]
     return join([first, element("details", element("summary", "Further metrics"), *more) if more else ""])
+
+
+def result_chunks(comparison: Comparison) -> list[list[str]]:
+    """The metrics of the whole test set, as many at a time as fit into a table."""
+    names = comparison.metric_names
+    return [names[start : start + _NUM_METRICS] for start in range(0, len(names), _NUM_METRICS)]
 
 
 def ratio_table(comparison: Comparison) -> Html:
@@ -98,10 +84,21 @@ def describe_ratios(comparison: Comparison) -> str:
     return "Median gradient ratio at the end. " + "; ".join(sentences) + "."
 
 
+def describe_won(comparison: Comparison) -> str:
+    """The figures of samples won in a sentence, for those who cannot see them."""
+    groups = comparison.categories.group_names
+    sentences = []
+    for run in comparison.runs:
+        if run.won is not None:
+            means = zip(groups, comparison.group_won(run)[-1], strict=True)
+            sentences.append(f"{run.name}: " + ", ".join(f"{group} {percent(value)} %" for group, value in means))
+    return "Mean share of their own samples that categories win at the end. " + "; ".join(sentences) + "."
+
+
 def won_table(comparison: Comparison) -> Html:
     """Share of their own training samples that the categories of each group win, and how many categories starve."""
     rows = [
-        [run_label(comparison, run), *(percent(value) for value in comparison.group_won(run)), _count(run)]
+        [run_label(comparison, run), *(percent(value) for value in comparison.group_won(run)[-1]), _count(run)]
         for run in comparison.runs
         if run.won is not None
     ]
@@ -227,7 +224,7 @@ def _described(comparison: Comparison, run: ComparedRun, index: int) -> Html:
         facts.append(f"{count:,} training sample{'' if count == 1 else 's'}")
     if run.won is not None:
         facts.append(f"wins {100 * run.won[index]:.0f}\u00a0% of its samples")
-    if run.statistics is not None:
+    elif run.statistics is not None:
         ratio = f"ratio {run.statistics.ratio[-1, index]:.2g}"
         facts.append(ratio if run.statistics.positive[-1, index] else "no positive gradient")
     if run.metric is not None and np.isfinite(run.metric[index]):

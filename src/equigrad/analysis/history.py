@@ -157,8 +157,16 @@ class RunHistory:
     @property
     def checks(self) -> list[tuple[int, str, float]]:
         """Step, first metric and its value of each evaluation of a part of the test set."""
-        found = ((line["step"], line.get("check")) for line in self.metrics)
-        firsts = ((step, *next(iter(check.items()))) for step, check in found if isinstance(check, dict) and check)
+        return self._first_metrics("check")
+
+    @property
+    def tests(self) -> list[tuple[int, str, float]]:
+        """The same of each evaluation of the whole test set during training."""
+        return self._first_metrics("evaluation")
+
+    def _first_metrics(self, field: str) -> list[tuple[int, str, float]]:
+        found = ((line["step"], line.get(field)) for line in self.metrics)
+        firsts = ((step, *next(iter(values.items()))) for step, values in found if isinstance(values, dict) and values)
         return [(step, name, float(value)) for step, name, value in firsts if _is_number(value) and 0 <= value <= 1]
 
     @property

@@ -2,8 +2,13 @@
 
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
 from typing import Any
+
+from equigrad.files import write_atomically
 
 
 class Html(str):
@@ -48,3 +53,15 @@ def script_data(value: Any) -> Html:
     """JSON that is safe inside a script element: it contains no tag, not even the closing one."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return Html(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def resource(name: str) -> str:
+    """A template, style sheet or script that comes with this package."""
+    return files("equigrad.analysis").joinpath(name).read_text(encoding="utf-8")
+
+
+def write_page(file: Path, template: str, values: Mapping[str, object]) -> None:
+    """Write a page: a template of this package, with its fields replaced."""
+    page = Template(resource(template)).substitute({name: markup(value) for name, value in values.items()})
+    # A lone surrogate is possible in JSON but not in UTF-8; it becomes a question mark.
+    write_atomically(file, page.encode("utf-8", errors="replace"))

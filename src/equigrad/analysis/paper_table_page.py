@@ -2,14 +2,11 @@
 
 import shlex
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from equigrad.analysis.compared_tables import mean_and_spread
-from equigrad.analysis.markup import Html, element, join, listing, markup, table
+from equigrad.analysis.markup import Html, element, join, listing, resource, table, write_page
 from equigrad.analysis.paper_table import ResultRow, agreement, columns_of, variants_of
-from equigrad.files import write_atomically
 
 
 def write_table_page(
@@ -30,10 +27,9 @@ def write_table_page(
         "tables": join(_variant(variant, members) for variant, members in variants_of(rows).items()),
         "notes": listing(notes, "notes"),
         "command": shlex.join(command),
-        "css": Html(_resource("report.css")),
+        "css": Html(resource("report/page.css")),
     }
-    page = Template(_resource("paper_table.html")).substitute({key: markup(value) for key, value in values.items()})
-    write_atomically(file, page.encode())
+    write_page(file, "paper_table.html", values)
 
 
 def _variant(variant: str, rows: Sequence[ResultRow]) -> Html:
@@ -47,7 +43,3 @@ def _cell(row: ResultRow, column: str) -> Html:
     published = f"{row.published[column]:.1f}" if column in row.published else "–"
     ours = mean_and_spread(row.mean(column), row.spread(column))
     return join([element("span", published, class_="published"), " ", element("span", ours, class_="ours")])
-
-
-def _resource(name: str) -> str:
-    return files("equigrad.analysis").joinpath(name).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ _ABSENT = "–"
 
 def settings_tables(comparison: Comparison) -> Html:
     """Settings that differ between the runs, all settings of each run, and versions."""
-    settings = [_settings(run) for run in comparison.runs]
+    settings = [run_settings(run) for run in comparison.runs]
     parts = [_difference_table(comparison, settings)] if len(settings) > 1 else []
     parts += [
         element("details", element("summary", f"All settings of {run.name}"), _settings_table(run, found))
@@ -33,7 +33,8 @@ def command_lists(comparison: Comparison, report_command: Sequence[str]) -> Html
     return join([*parts, element("h3", "This page"), element("pre", shlex.join(report_command))])
 
 
-def _settings(run: ComparedRun) -> dict[str, str]:
+def run_settings(run: ComparedRun) -> dict[str, str]:
+    """The settings of a run by dotted name."""
     recipe = run.history.recipe
     others = {name: value for name, value in recipe.items() if name not in _NOT_SETTINGS}
     return _flat({**others, **recipe.get("settings", {})})

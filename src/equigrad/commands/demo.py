@@ -1,7 +1,6 @@
 """`equigrad demo`: the whole story on embedded data."""
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train plain and equalized losses with the same seed and budget, and show what differs."""
     from equigrad.analysis import RunHistory, plot_groups, write_report
     from equigrad.recipes.catalogue import load_recipe
+    from equigrad.tasks.examples.find import find_examples
     from equigrad.tasks.run_folder import task_of
 
     assignments = [] if parsed.epochs is None else [f"training.schedule.epochs={parsed.epochs}"]
@@ -40,7 +40,7 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             return STOPPED
         results[recipe] = result.evaluation
         folders.append(folder)
-    page = write_report(folders, parsed.folder / "report.html", command=command)
+    page = write_report(folders, parsed.folder / "report.html", command=command, find_examples=find_examples)
     picture = parsed.folder / "groups.png"
     plot_groups([RunHistory.load(folder) for folder in folders], picture)
     print(f"\n{result_table(results)}\n")
@@ -51,16 +51,13 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
 
 
 def result_table(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Accuracies of every run, and under each pair what the equalization changed."""
+    """Accuracies of every run, and under each pair what the equalization changed; rounded as on the page."""
+    from equigrad.analysis.rounding import ABSENT, percent, points
+
     lines = [f"{'accuracy in %':20}" + "".join(f"{metric:>9}" for metric in METRICS)]
     for plain, equalized in PAIRS:
         for recipe in (plain, equalized):
-            lines.append(f"{recipe:20}" + "".join(_cell(results[recipe][metric], "9.1f") for metric in METRICS))
-        changes = (results[equalized][metric] - results[plain][metric] for metric in METRICS)
-        lines.append(f"{'':20}" + "".join(_cell(change, "+9.1f") for change in changes))
+            lines.append(f"{recipe:20}" + "".join(f"{percent(results[recipe][metric]):>9}" for metric in METRICS))
+        changes = (points(results[equalized][metric], results[plain][metric]) for metric in METRICS)
+        lines.append(f"{'':20}" + "".join(f"{change or ABSENT:>9}" for change in changes))
     return "\n".join(lines)
-
-
-def _cell(fraction: float, form: str) -> str:
-    """In per cent; a dash for a group without categories."""
-    return f"{'–':>9}" if math.isnan(fraction) else format(100 * fraction, form)

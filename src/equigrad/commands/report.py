@@ -18,6 +18,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def report(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Write the page and print its path."""
     from equigrad.analysis import write_report
+    from equigrad.tasks.examples.find import find_examples
 
     note_unfinished(parsed.runs)
-    print(write_report(parsed.runs, parsed.output, command=command))
+    print(write_report(parsed.runs, parsed.output, command=command, find_examples=find_examples))

@@ -45,22 +45,36 @@ def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
     shown = scaled(image, _IMAGE_SIZE)
     text_size = max(max(shown.size) // 64, 13)
     area = (max(shown.width, _LEAST_SIZE[0] * text_size), max(shown.height, _LEAST_SIZE[1] * text_size))
-    ordered = sorted(objects, key=lambda found: (GROUPS.index(found.group), -_area(found.box)))
+    ordered = _in_order(objects)
     boxes = [_scaled_box(found.box, image.size, shown.size) for found in ordered]
-    _tint(shown, ordered)
     canvas = Image.new("RGB", (area[0], area[1] + 2 * text_size), "white")
-    canvas.paste(shown)
+    canvas.paste(outlined(image, objects, _IMAGE_SIZE))
     draw = ImageDraw.Draw(canvas)
-    line_width = max(max(shown.size) // 360, 2)
-    for found, box in zip(ordered, boxes, strict=True):
-        # A white edge makes the line visible on any colour, also on a mask of its own group.
-        draw.rectangle((box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1), outline="white", width=line_width + 2)
-        draw.rectangle(box, outline=GROUP_COLOURS[found.group], width=line_width)
     _draw_names(draw, ordered, boxes, area, min(text_size, _label_size(len(objects), area)))
     counts = Counter(found.group for found in objects)
     legend = {group: f"{group} {counts[group]}" for group in GROUPS}
     draw_legend(draw, legend, (text_size // 2, area[1] + text_size // 3), text_size)
     return canvas
+
+
+def outlined(image: "Image", objects: Sequence[DetectedObject], longest: int) -> "Image":
+    """The image, its longer side of at most so many pixels, with boxes and masks alone."""
+    from PIL import ImageDraw
+
+    shown, ordered = scaled(image, longest), _in_order(objects)
+    _tint(shown, ordered)
+    draw = ImageDraw.Draw(shown)
+    line_width = max(max(shown.size) // 360, 2)
+    for found in ordered:
+        box = _scaled_box(found.box, image.size, shown.size)
+        # A white edge makes the line visible on any colour, also on a mask of its own group.
+        draw.rectangle((box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1), outline="white", width=line_width + 2)
+        draw.rectangle(box, outline=GROUP_COLOURS[found.group], width=line_width)
+    return shown
+
+
+def _in_order(objects: Sequence[DetectedObject]) -> list[DetectedObject]:
+    return sorted(objects, key=lambda found: (GROUPS.index(found.group), -_area(found.box)))
 
 
 def _area(box: Box) -> float:

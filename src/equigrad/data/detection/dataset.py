@@ -110,11 +110,12 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         return len(self.data)
 
     def __getitem__(self, index: int) -> tuple[tv_tensors.Image, Target]:
-        image = self._read_image(index)
+        image = self.photo(index)
         target = self._target(index, (image.shape[-2], image.shape[-1]))
         return (image, target) if self.transform is None else self.transform(image, target)
 
-    def _read_image(self, index: int) -> tv_tensors.Image:
+    def photo(self, index: int) -> tv_tensors.Image:
+        """An image as it is, uint8 (3, H, W); ValueError if its size is not that of the annotations."""
         height, width = int(self.data.heights[index]), int(self.data.widths[index])
         picture = self.store.read(self.paths[index], stated=(height, width))
         image: tv_tensors.Image = functional.to_image(picture)

@@ -1,24 +1,22 @@
-"""One HTML page that compares runs. It contains all it needs and makes no requests."""
+"""The page that compares runs, put together from its parts."""
 
 import sys
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
-from typing import Any
-
-import numpy as np
 
 from equigrad.analysis import findings, provenance
-from equigrad.analysis.comparison import ComparedRun, Comparison, compare, evenly_chosen
-from equigrad.analysis.history import Floats, Ints, RunHistory
-from equigrad.analysis.markup import Html, join, listing, markup, script_data
-from equigrad.files import write_atomically
+from equigrad.analysis.comparison import Comparison, compare, evenly_chosen
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.markup import Html, listing, resource, script_data, write_page
+from equigrad.analysis.report.calibration import calibration_table
+from equigrad.analysis.report.confusion import confusion_tables
+from equigrad.analysis.report.examples import Examples, FindExamples, changed_categories, example_section
+from equigrad.analysis.report.script_data import script_data_of
+from equigrad.analysis.report.seeds import seed_table
+from equigrad.analysis.report.test_predictions import TestPredictions, read_test_predictions
 
-_MAX_SLIDER_STEPS = 16
-_MAX_SLIDER_VALUES = 120_000  # of all runs, categories and steps: keeps the page small
-_MAX_CURVE_STEPS = 200
 _MAX_CHECKS = 12
+_SCRIPTS = ("charts.js", "table.js", "page.js")
 
 
 def write_report(
@@ -29,6 +27,7 @@ def write_report(
     title: str | None = None,
     statistics_path: str | None = None,
     command: Sequence[str] | None = None,
+    find_examples: FindExamples | None = None,
 ) -> Path:
     """Write a page that compares runs: results, gradient ratios, every category, settings and commands.
 
@@ -39,6 +38,7 @@ def write_report(
         title: of the page; None for one made of the names.
         statistics_path: which statistics to show of models with several; None for the first.
         command: the command shown on the page as the one that made it; None for `equigrad report` with the folders.
+        find_examples: finds test images of categories that changed; None shows none.
 
     Returns:
         The file.
@@ -53,51 +53,73 @@ def write_report(
     for lost in filter(None, (run.lost_lines for run in runs)):
         print(f"warning: {lost}", file=sys.stderr)
     shown_command = command if command is not None else ["equigrad", "report", *map(str, folders)]
-    return write_comparison(compare(runs, statistics_path), file, title=title, command=shown_command)
+    comparison = compare(runs, statistics_path)
+    return write_comparison(comparison, file, title=title, command=shown_command, find_examples=find_examples)
 
 
 def write_comparison(
-    comparison: Comparison, file: str | Path, *, title: str | None = None, command: Sequence[str]
+    comparison: Comparison,
+    file: str | Path,
+    *,
+    title: str | None = None,
+    command: Sequence[str],
+    find_examples: FindExamples | None = None,
 ) -> Path:
     """Write the page of a comparison; see `write_report`."""
-    page = _page(comparison, title or _title(comparison), command)
-    # A lone surrogate is possible in JSON but not in UTF-8; it becomes a question mark.
-    write_atomically(Path(file), page.encode("utf-8", errors="replace"))
+    predictions = [read_test_predictions(run.history.folder, comparison.categories) for run in comparison.runs]
+    changed = changed_categories(comparison) if find_examples is not None else None
+    examples = find_examples(comparison, changed) if find_examples is not None and changed is not None else Examples({})
+    fields = _fields(comparison, predictions, title or _title(comparison), command)
+    section = example_section(comparison, changed, examples)
+    fields |= {"examples": section, **_hidden("no_examples", bool(section))}
+    write_page(Path(file), "report/page.html", fields)
     return Path(file)
 
 
-def _page(comparison: Comparison, title: str, command: Sequence[str]) -> str:
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
-
-    watched = bool(comparison.watched)
-    values: dict[str, object] = {
+def _fields(
+    comparison: Comparison, predictions: Sequence[TestPredictions | None], title: str, command: Sequence[str]
+) -> dict[str, object]:
+    data = script_data_of(comparison, predictions)
+    has = {field: any(field in run for run in data["runs"]) for field in ("won", "ratio", "reliability", "loss")}
+    is_confused = any(found is not None for found in predictions)
+    return {
         "title": title,
         "subtitle": _subtitle(comparison),
-        "no_statistics": "" if watched else "hidden",
+        **_hidden("no_won", has["won"]),
+        **_hidden("no_statistics", has["ratio"]),
+        **_hidden("no_reliability", has["reliability"]),
+        **_hidden("no_course", has["loss"]),
+        **_hidden("no_confusion", is_confused),
+        **_hidden("not_described", bool(comparison.described)),
         "lead": findings.lead(comparison),
         "results": findings.result_tables(comparison),
+        "seeds": seed_table(comparison),
         "notes": listing(_notes(comparison), "notes"),
-        "ratios_described": findings.describe_ratios(comparison) if watched else "",
-        "ratio_caption": _ratio_caption(comparison),
-        "ratio_table": findings.ratio_table(comparison) if watched else "",
-        "training_table": findings.training_table(comparison) if watched else "",
-        "not_described": "" if comparison.described else "hidden",
+        "won_described": findings.describe_won(comparison) if has["won"] else "",
+        "won_caption": _category_caption(comparison),
+        "won_table": findings.won_table(comparison) if has["won"] else "",
         "starving_text": _starving_text(comparison),
-        "won_table": findings.won_table(comparison) if any(run.won is not None for run in comparison.runs) else "",
         "starving": findings.starving_lists(comparison),
+        "confusion": confusion_tables(comparison, predictions) if is_confused else "",
+        "calibration": calibration_table(comparison, predictions) if has["reliability"] else "",
+        "course_caption": "As logged: the loss is a mean over the steps since the line before.",
+        "ratio_open": "" if has["won"] else "open",
+        "ratios_described": findings.describe_ratios(comparison) if has["ratio"] else "",
+        "ratio_caption": f"{_category_caption(comparison)} Dotted: balance.",
+        "ratio_table": findings.ratio_table(comparison) if has["ratio"] else "",
+        "training_table": findings.training_table(comparison) if has["ratio"] else "",
         "categories_text": _categories_text(comparison),
         "settings": provenance.settings_tables(comparison),
         "commands": provenance.command_lists(comparison, command),
-        "data": script_data(_data(comparison)),
-        "css": Html(_resource("report.css")),
-        "script": Html(_resource("report.js")),
-        "plotly": Html(get_plotlyjs()),
+        "data": script_data(data),
+        "css": Html(resource("report/page.css")),
+        "script": Html("\n".join(resource(f"report/{name}") for name in _SCRIPTS)),
     }
-    return Template(_resource("report.html")).substitute({name: markup(value) for name, value in values.items()})
 
 
-def _resource(name: str) -> str:
-    return files("equigrad.analysis").joinpath(name).read_text(encoding="utf-8")
+def _hidden(field: str, is_shown: bool) -> dict[str, str]:
+    """An attribute of a section that has something to show, or not."""
+    return {field: "" if is_shown else "hidden"}
 
 
 def _title(comparison: Comparison) -> str:
@@ -145,10 +167,8 @@ def _counts_differ(comparison: Comparison) -> bool:
 def _starving_text(comparison: Comparison) -> str:
     if any(run.won is not None for run in comparison.runs):
         return (
-            "A category wins a training sample of its own if its logit is the highest when the sample comes, before "
-            f"the step. It is starving if it wins less than {100 * findings.STARVING:g} % of its last samples. For "
-            "every loss that predicts how well it is recognised in the test; with a softmax the ratio goes to 1, "
-            "whether a category is learnt or not."
+            f"A category is starving if it wins less than {100 * findings.STARVING:g} % of its own last training "
+            "samples at the end of the run."
         )
     times = f"{1 / findings.STARVING_RATIO:g}"
     return (
@@ -157,10 +177,9 @@ def _starving_text(comparison: Comparison) -> str:
     )
 
 
-def _ratio_caption(comparison: Comparison) -> Html:
+def _category_caption(comparison: Comparison) -> str:
     by = "training count" if comparison.categories.counts is not None else "positive gradient"
-    text = f"Dots: one category each, sorted by {by}, most first. Lines: running median. Dotted: balance."
-    return join([text, " Drag to zoom, double-click to return."])
+    return f"Dots: one category each, sorted by {by}, most first. Lines: running median."
 
 
 def _categories_text(comparison: Comparison) -> str:
@@ -171,61 +190,3 @@ def _categories_text(comparison: Comparison) -> str:
         shown.append(f"{comparison.metric_name} in %{difference}")
     text = ", ".join(shown)
     return f"{text[:1].upper()}{text[1:]}. Click a heading to sort."
-
-
-def _data(comparison: Comparison) -> dict[str, Any]:
-    """Data for the script of the page."""
-    categories = comparison.categories
-    steps = _slider_steps(comparison)
-    return {
-        "names": categories.names,
-        "counts": None if categories.counts is None else categories.counts.tolist(),
-        "groupNames": categories.group_names,
-        "groups": categories.groups.tolist(),
-        "metric": comparison.metric_name,
-        "starving": findings.STARVING,
-        "starvingRatio": findings.STARVING_RATIO,
-        "steps": steps.tolist(),
-        "runs": [_run_data(comparison, run, steps) for run in comparison.runs],
-    }
-
-
-def _slider_steps(comparison: Comparison) -> Ints:
-    """Evenly chosen steps at which some run has a snapshot with gradients."""
-    reached = [
-        run.statistics.steps[np.isfinite(run.statistics.ratio).any(axis=1)]
-        for run in comparison.watched
-        if run.statistics is not None
-    ]
-    steps = np.unique(np.concatenate(reached)) if reached else np.empty(0, dtype=np.int64)
-    if len(steps) == 0:
-        return steps
-    affordable = _MAX_SLIDER_VALUES // (len(comparison.watched) * len(comparison.categories))
-    return steps[evenly_chosen(len(steps), min(_MAX_SLIDER_STEPS, max(affordable, 2)))]
-
-
-def _run_data(comparison: Comparison, run: ComparedRun, steps: Ints) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": run.name, "metric": None, "ratio": None, "final": None, "won": None}
-    if run.won is not None:
-        found["won"] = _rounded(run.won, digits=3)
-    if run.metric is not None:
-        found["metric"] = _rounded(run.metric, digits=6)  # exact enough to subtract
-    if run.statistics is not None:
-        # At each step of the slider, the last snapshot up to then.
-        rows = np.searchsorted(run.statistics.steps, steps, side="right") - 1
-        ratio = run.statistics.ratio
-        found["ratio"] = [None if row < 0 else _rounded(ratio[row], digits=3) for row in rows]
-        found["final"] = _rounded(ratio[-1], digits=3)
-        chosen = evenly_chosen(len(run.statistics.steps), _MAX_CURVE_STEPS)
-        found["curveSteps"] = run.statistics.steps[chosen].tolist()
-        found["curves"] = [_rounded(curve, digits=4) for curve in comparison.group_ratios(run)[chosen].T]
-    return found
-
-
-def _rounded(values: Floats, digits: int) -> list[float | None]:
-    """Values with few significant digits, to keep the page small; None where unknown."""
-    return [_shortest(float(f"{value:.{digits}g}")) if np.isfinite(value) else None for value in values]
-
-
-def _shortest(value: float) -> float:
-    return int(value) if value.is_integer() else value
