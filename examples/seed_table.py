@@ -4,9 +4,13 @@
     equigrad train glyph_objects:one_stage --set method=fl --set training.seed=1 --run runs/fl_1
     python examples/seed_table.py runs/fl_0 runs/fl_1 --metrics AP APr APc APf --figure ratio.png
 
-The number after ± is half the difference between the best and the worst seed. The columns after the metrics are the
-median gradient ratio of each group's categories at the end of training, if the loss keeps statistics. The figure shows
-the ratio of every category during the first run of each method.
+The number after ± is half the difference between the best and the worst seed, which with two seeds says little. The
+columns after the metrics are the median gradient ratio of each group's categories at the end of training, if the loss
+keeps statistics. The figure shows the ratio of every category during the first run of each method.
+
+    python examples/seed_table.py runs/fl_0 runs/fl_1 runs/efl_0 runs/efl_1 --against fl
+
+adds differences from a method in points, paired over categories and seeds, with intervals of 95 % (bootstrap of both).
 """
 
 import argparse
@@ -17,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from equigrad.analysis.compared_methods import ComparedMethods
+from equigrad.analysis.compared_tables import as_markdown, difference_table
 from equigrad.analysis.history import RunHistory
 from equigrad.analysis.plots import plot_ratio_over_training
 
@@ -68,6 +74,24 @@ def table(runs: Sequence[RunHistory], metrics: Sequence[str]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def differences(runs: Sequence[RunHistory], against: str) -> str:
+    """Paired differences of the methods from one of them, in every column of the task."""
+    folders: dict[str, list[Path]] = {against: []}
+    for run in runs:
+        folders.setdefault(method_of(run), []).append(run.folder)
+    numbers = {len(seeds) for seeds in folders.values()}
+    if len(numbers) != 1 or len(folders) < 2:
+        found = ", ".join(f"{method} {len(seeds)}" for method, seeds in folders.items())
+        raise ValueError(f"--against {against}: expected two methods or more with as many seeds each, got {found}")
+    return as_markdown(difference_table(ComparedMethods.load(_task(runs[0]), folders)))
+
+
+def _task(run: RunHistory) -> str:
+    metrics = set() if run.evaluation is None else set(run.evaluation.categories[0].metrics)
+    by_metric = {"IoU": "semantic_segmentation", "AP": "detection", "accuracy": "classification"}
+    return next(task for metric, task in by_metric.items() if metric in metrics)
+
+
 def _rarest_last(group: str) -> int:
     order = ("many", "frequent", "head", "medium", "common", "few", "rare", "tail")
     return order.index(group) if group in order else len(order)
@@ -78,11 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--metrics", nargs="+", default=["AP", "APr", "APc", "APf"], metavar="NAME")
+    parser.add_argument("--against", metavar="METHOD", help="add paired differences from this method")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG of the ratios over training")
     parsed = parser.parse_args(arguments)
     try:
         runs = [RunHistory.load(folder) for folder in parsed.runs]
         print(table(runs, parsed.metrics))
+        if parsed.against:
+            print(f"\n{differences(runs, parsed.against)}")
         if parsed.figure:
             firsts = {method_of(run): run for run in reversed(runs)}
             plot_ratio_over_training([run for run in runs if run is firsts[method_of(run)]], parsed.figure)

@@ -1,64 +1,91 @@
-"""The tables that are kept in docs/evidence: what their CSV files say is what the pages say."""
-
 import csv
-import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.evidence_tables import Table, fill_page, markdown, measure_row, read_csv, records, tables_in
 
-from equigrad.analysis.compared_tables import as_markdown
-from equigrad.analysis.paper_table import ResultRow, agreement, columns_of, paper_table, variants_of
-from equigrad.recipes.table_rows import NAMES
+from equigrad.analysis.history import CategoryResult, Evaluation
+from equigrad.evaluation.tables import write_table
+from scripts import ROOT, run_script
 
-EVIDENCE = Path(__file__).parents[1] / "docs/evidence"
-TABLES = EVIDENCE / "tables"
-
-
-def rows_of(name):
-    """The rows of a table as its CSV has them, to three decimals."""
-    found = {}
-    with (TABLES / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
-        for record in csv.DictReader(stream):
-            key = (record["variant"], record["row"], record["run"], record["compared"] == "1")
-            found.setdefault(key, []).append(record)
-    return [
-        ResultRow(variant, label, _numbers(records[0], "published_"), _results(records), run, is_compared)
-        for (variant, label, run, is_compared), records in found.items()
-    ]
+PAGES = sorted(file.with_suffix(".md") for file in (ROOT / "docs" / "evidence").glob("*.csv"))
 
 
-def _numbers(record, start):
-    return {key.removeprefix(start): float(text) for key, text in record.items() if key.startswith(start) and text}
+def write_rows(folder: Path, method: str, gain: float) -> None:
+    """Three seeds of eight categories."""
+    for seed in range(3):
+        values = [0.5 + gain + 0.01 * seed + 0.02 * category for category in range(8)]
+        categories = tuple(
+            CategoryResult(f"category {index}", 200, {"accuracy": value}, "Many", 10)
+            for index, value in enumerate(values)
+        )
+        mean = sum(values) / len(values)
+        result = {"Overall": mean, "mean_class_accuracy": mean, "Many": mean}
+        row = Evaluation(result, categories)
+        measure_row(folder, method, seed, lambda row=row: (row, 0.25))
 
 
-def _results(records):
-    results = [_numbers(record, "ours_") for record in records]
-    return [{name: value / 100 for name, value in result.items()} for result in results]
+@pytest.fixture
+def found(tmp_path):
+    write_rows(tmp_path, "plain", 0.0)
+    write_rows(tmp_path, "better, surely", 0.1)
+    table = Table("made", "classification", {"plain": "plain", "better, surely": "plain"})
+    write_table(records(table, tmp_path, 3), tmp_path / "page.csv")
+    return read_csv(tmp_path / "page.csv")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_of_a_table_has_the_numbers_of_its_csv(name):
-    assert as_markdown(paper_table(rows_of(name))) in (TABLES / f"{name}.md").read_text(encoding="utf-8")
+def test_a_method_stands_beside_its_difference_from_another(found):
+    rows = [line.strip("| ").split(" | ") for line in markdown(found["made"]).splitlines()]
+    assert rows[0] == ["method", "against", "category mean", "many", "G"]
+    assert rows[2] == ["plain", "–", "58.0", "58.0", "0.25"]
+    assert rows[3][:2] == ["better, surely", "plain"]
+    assert rows[3][2] == "68.0 (**+10.0 ± 0.0**)"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_row_of_a_table_was_trained(name):
-    assert all(row.results for row in rows_of(name))
+def test_a_row_is_measured_once(tmp_path):
+    write_rows(tmp_path, "plain", 0.0)
+
+    def fail() -> tuple[Evaluation, None]:
+        raise AssertionError("measured again")
+
+    measure_row(tmp_path, "plain", 0, fail)
 
 
-def test_the_summary_has_the_rank_agreement_of_the_csv_files():
-    text = (TABLES / "README.md").read_text(encoding="utf-8")
-    for name in NAMES:
-        for members in variants_of(rows_of(name)).values():
-            taus = ", ".join(f"{column} {agreement(members, column)}" for column in columns_of(members))
-            assert taus in text, name
+def test_a_page_is_filled_between_its_marks(found, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n<!-- table: made -->\nold\n<!-- end -->\nAfter.\n")
+    fill_page(page, found)
+    fill_page(page, found)
+    assert tables_in(page) == {"made": markdown(found["made"])}
+    text = page.read_text()
+    assert "old" not in text
+    assert text.startswith("Before.")
+    assert text.endswith("After.\n")
 
 
-def test_the_claims_are_those_of_the_csv_files(capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(EVIDENCE.parents[1] / "examples"))
-    import paper_claims
+def test_a_page_without_the_mark_of_a_table_is_refused(found, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(ValueError, match="no line <!-- table: made -->"):
+        fill_page(page, found)
 
-    monkeypatch.setattr(sys, "argv", ["paper_claims.py"])
-    paper_claims.main([str(TABLES)])
-    printed = capsys.readouterr().out.strip()
-    assert printed in (EVIDENCE / "README.md").read_text(encoding="utf-8")
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tables_of_an_evidence_page_are_those_of_its_csv_file(page):
+    tables = {name: markdown(rows) for name, rows in read_csv(page.with_suffix(".csv")).items()}
+    assert tables_in(page) == tables
+
+
+@pytest.mark.parametrize(
+    ("script", "table"), [("class_counts", "places_lt"), ("confounds", "drift"), ("confounds", "easy_negatives")]
+)
+def test_a_simulation_is_run_again_in_a_few_steps(script, table, tmp_path):
+    arguments = ("--steps", 2, "--seeds", 2, "--tables", table, "--folder", tmp_path)
+    finished = run_script(f"benchmarks/{script}.py", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    with (tmp_path / "tables.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    committed = read_csv(ROOT / "docs" / "evidence" / f"{script}.csv")[table]
+    known = {(row["method"], row["against"], row["column"]) for row in committed}
+    assert rows
+    assert {(row["method"], row["against"], row["column"]) for row in rows} <= known

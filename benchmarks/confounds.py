@@ -1,0 +1,108 @@
+"""What else than the loss could explain its gain? One table for each candidate, on made features and on frozen ones.
+
+    python benchmarks/confounds.py
+    python benchmarks/confounds.py --page docs/evidence/confounds.md
+
+Simulations are run; the tables of frozen features are made of comparisons that `equigrad compare` has measured in
+`runs/compared`; the page has their commands.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from disturbed_features import Drifting, EasyNegatives, LabelNoise, Redundant
+from evidence_tables import Table
+from made_features import MIXTURES, TrainingSet
+from simulated_heads import (
+    BALANCED_SOFTMAX,
+    BCE,
+    BCE_OBJECTNESS,
+    CE,
+    EFL,
+    FL,
+    SIGMOID_EQL,
+    SIGMOID_EQL_OBJECTNESS,
+    SOFTMAX_EQL,
+    grad_blocking,
+    softmax_eql,
+)
+from simulations import Simulation, main
+from torch import Tensor
+
+
+def repeat_factor(counts: Tensor, threshold: float = 0.001) -> Tensor:
+    """How often repeat-factor sampling draws each category of a set with one category an image."""
+    shares = counts / counts.sum()
+    return shares * (threshold / shares).sqrt().clamp(min=1)
+
+
+_LOSSES = {"CE": CE, "Balanced Softmax": BALANCED_SOFTMAX, "Softmax-EQL": SOFTMAX_EQL}
+_ADAMW_LR = 0.01
+
+_CLASSIFIERS = {
+    name: head
+    for loss, linear in _LOSSES.items()
+    for name, head in {loss: linear, f"{loss}, cosine": replace(linear, cosine=True)}.items()
+}
+_OPTIMIZERS = {
+    "FL, SGD": FL,
+    "EFL, SGD": EFL,
+    "FL, AdamW": replace(FL, optimizer=torch.optim.AdamW, lr=_ADAMW_LR),
+    "EFL, AdamW": replace(EFL, optimizer=torch.optim.AdamW, lr=_ADAMW_LR),
+}
+_OBJECTNESS = {
+    "BCE": BCE,
+    "BCE, objectness": BCE_OBJECTNESS,
+    "Sigmoid-EQL without objectness": SIGMOID_EQL,
+    "Sigmoid-EQL": SIGMOID_EQL_OBJECTNESS,
+}
+_SAMPLERS = {
+    f"{loss}, {name}" if name else loss: replace(head, frequencies=frequencies)
+    for loss, head in {**_LOSSES, "BCE": BCE, "Sigmoid-EQL": SIGMOID_EQL}.items()
+    for name, frequencies in {"": None, "RFS": repeat_factor, "class-balanced": torch.ones_like}.items()
+}
+_STREAM = {**_LOSSES, "Softmax-EQL, half_life 50": softmax_eql(1.0, half_life=50.0)}
+_EASY = {"BCE": BCE, "Grad-Blocking": grad_blocking(100), "Sigmoid-EQL without objectness": SIGMOID_EQL}
+
+_BY_CE = dict.fromkeys(("Balanced Softmax", "Softmax-EQL", "Softmax-EQL, half_life 50"), "CE")
+_BY_BCE = dict.fromkeys(("Grad-Blocking", "Sigmoid-EQL without objectness"), "BCE")
+_PLACES, _OPENIMAGES = MIXTURES["places_lt"], MIXTURES["openimages_rois"]
+_SHORT = replace(_OPENIMAGES, steps=500)
+
+SIMULATIONS = {
+    "classifier_places_lt": Simulation(_PLACES, _CLASSIFIERS, {f"{loss}, cosine": loss for loss in _LOSSES}),
+    "objectness": Simulation(
+        _OPENIMAGES,
+        _OBJECTNESS,
+        {
+            "BCE, objectness": "BCE",
+            "Sigmoid-EQL without objectness": "BCE",
+            "Sigmoid-EQL": "Sigmoid-EQL without objectness",
+        },
+    ),
+    "optimizer": Simulation(
+        MIXTURES["openimages_anchors"], _OPTIMIZERS, {f"EFL, {name}": f"FL, {name}" for name in ("SGD", "AdamW")}
+    ),
+    "sampler": Simulation(_PLACES, _SAMPLERS, {name: name.partition(",")[0] for name in _SAMPLERS}, TrainingSet),
+    "undisturbed": Simulation(_PLACES, _LOSSES, _BY_CE),
+    "redundant": Simulation(_PLACES, _LOSSES, _BY_CE, Redundant),
+    "label_noise": Simulation(_PLACES, _LOSSES, _BY_CE, LabelNoise),
+    "drift": Simulation(_PLACES, _STREAM, _BY_CE, Drifting),
+    "hard_negatives": Simulation(_SHORT, _EASY, _BY_BCE),
+    "easy_negatives": Simulation(_SHORT, _EASY, _BY_BCE, EasyNegatives),
+}
+
+_NAMES = ("ce", "balanced_softmax", "softmax_eql")
+_VARIANTS = {
+    "classifier": {f"{loss}{ending}": loss for loss in _NAMES for ending in ("", "-cosine")},
+    "sampler": {f"{loss}{ending}": loss for loss in _NAMES for ending in ("", "-cbs")},
+}
+COMPARED = [
+    Table(f"{kind}_{data}", "classification", against, data)
+    for kind, against in _VARIANTS.items()
+    for data in ("caltech", "characters")
+]
+
+if __name__ == "__main__":
+    main(__doc__, Path("runs/confounds"), SIMULATIONS, COMPARED)
