@@ -3,6 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.formats.voc_writing import write_voc
+from equigrad.data.detection.formats.yolo_writing import write_yolo
 from equigrad.tasks.classification.data import OwnImages
 from equigrad.tasks.comparison.sources import NamedFiles, assignments_of, find_source
 from equigrad.tasks.detection.data import CocoFiles
@@ -101,3 +104,11 @@ def test_what_is_not_there_is_named(tmp_path):
 
 def test_assignments_rebuild_the_files():
     assert assignments_of(OwnImages(Path("a"), None)) == ["data.train=a", "data.test=none"]
+
+
+@pytest.mark.parametrize(("layout", "write"), [("voc", write_voc), ("yolo", write_yolo)])
+def test_objects_in_other_layouts_are_refused_with_the_command_that_converts_them(layout, write, tmp_path):
+    write_small_data(tmp_path)
+    write(read_coco(tmp_path / "train.json"), tmp_path / "mine", tmp_path / "images")
+    with pytest.raises(ValueError, match=f"equigrad data convert {layout} .*mine .*mine.json`, and name that with"):
+        found(tmp_path / "mine")

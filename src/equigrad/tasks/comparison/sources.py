@@ -1,10 +1,12 @@
 """What a user's data is, found from its files: images with one or several categories, objects, or label maps."""
 
+import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from equigrad.data.detection.formats.coco_json import read_coco
+from equigrad.data.detection.sources import detection_layout
 from equigrad.data.images.multi_label import has_label_file
 from equigrad.data.images.stores import ZipStore
 from equigrad.tasks.classification.data import ManyLabels, OwnImages
@@ -48,6 +50,7 @@ def find_source(data: Path, named: NamedFiles, task: TaskName | None = None) -> 
         return "multi_label", _many_labels(data, named)
     if data.suffix == ".json":
         return _annotated(data, named, task)
+    _refuse_other_layouts(data)
     if task in ("detection", "instance_segmentation"):
         raise ValueError(
             f"{data}: {task} needs annotations in the format of COCO or LVIS (.json); `equigrad data` converts others"
@@ -76,6 +79,17 @@ def _annotated(data: Path, named: NamedFiles, task: TaskName | None) -> tuple[Ta
     if task is None:
         task = "detection" if read_coco(data).segmentations is None else "instance_segmentation"
     return task, CocoFiles(data, named.test, images)
+
+
+def _refuse_other_layouts(folder: Path) -> None:
+    """Objects in a VOC or YOLO folder: its folders are not categories, nor its text files label maps."""
+    layout = detection_layout(folder)
+    if layout is not None:
+        words = ["equigrad", "data", "convert", layout, str(folder), f"{folder}.json"]
+        raise ValueError(
+            f"{folder}: annotated objects in a {layout.upper()} folder; make a COCO file of it, `{shlex.join(words)}`, "
+            f"and name that with --images {shlex.quote(str(folder))}"
+        )
 
 
 def _has_many_labels(data: Path) -> bool:
