@@ -1,9 +1,8 @@
 import csv
 
 import numpy as np
-import pytest
-
 import paper_claims
+import pytest
 from paper_claims import Claim, Tables, claim_rows, verdict
 
 CLAIM = Claim("s_effect", "", "s=8", "s=0", "AP")
