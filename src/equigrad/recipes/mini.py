@@ -16,7 +16,7 @@ from equigrad.tasks.backbones import SmallConv, SmallPyramid, SmallSegmentationE
 from equigrad.tasks.classification.data import GlyphImages, PublishedImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.data import CocoFiles, DetectionSource, GlyphObjects
-from equigrad.tasks.detection.detectors import RCNN, Fcos, OneStageDetector, Yolox
+from equigrad.tasks.detection.detectors import RCNN, OneStageDetector, Yolox
 from equigrad.tasks.detection.preprocessing import ShorterSide
 from equigrad.tasks.detection.recipe import DetectionRecipe
 from equigrad.tasks.losses import GradientBlocking
@@ -46,8 +46,6 @@ _COCO = replace(
 _OPENIMAGES = replace(_LVIS, root=Path("data/mini/openimages"), profile="exponential", imbalance_factor=100.0, seed=1)
 _ADE20K = GlyphScenes(num_glyphs=14, max_count=150, imbalance_factor=10.0)
 _ADE20K_LT = replace(_ADE20K, imbalance_factor=50.0)
-
-_STRIDES = (4, 8, 16, 32, 64)  # FCOS has a range of sizes for each of five
 
 # Categories with up to 100 of LVIS's 100,170 images are repeated; here these are 100 of about 2,000.
 _REPEAT_THRESHOLD = 0.05
@@ -115,7 +113,7 @@ def _one_stage(recipe: DetectionRecipe, detector: OneStageDetector) -> Detection
     return replace(
         recipe,
         # Glyphs have 16 pixels, and anchors 6 to 8 strides: at a stride of 8 the boxes of most trainings never overlap.
-        backbone=SmallPyramid(width=16, num_channels=32, strides=_STRIDES[: 5 if isinstance(small, Fcos) else 3]),
+        backbone=SmallPyramid(width=16, num_channels=32, strides=(4, 8, 16)),
         detector=small,
         training=replace(training, max_grad_norm=5.0),
     )

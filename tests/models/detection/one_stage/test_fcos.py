@@ -4,7 +4,8 @@ from torchvision.models.detection.fcos import FCOS_ResNet50_FPN_Weights, FCOSHea
 from torchvision.ops import generalized_box_iou_loss, sigmoid_focal_loss
 
 from equigrad import FocalLoss, SigmoidScores
-from equigrad.models.detection.one_stage.fcos import fcos
+from equigrad.models.detection.assignment.centre import SIZE_RANGES
+from equigrad.models.detection.one_stage.fcos import _size_ranges, fcos
 from equigrad.models.detection.pyramids.resnet_fpn import resnet50_fpn
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise
 
@@ -55,3 +56,8 @@ def test_the_full_model_has_as_many_parameters_as_torchvision_publishes_and_a_sc
 
 def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_sizes_go_up_to_eight_strides_of_each_level():
+    assert _size_ranges((8, 16, 32, 64, 128)) == list(SIZE_RANGES)  # the published ones
+    assert _size_ranges((4, 8, 16)) == [(0, 32), (32, 64), (64, float("inf"))]

@@ -1,11 +1,12 @@
 """FCOS* (Tian et al. 2019): points instead of anchors, with the later improvements of its authors."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
 from equigrad.models.detection.anchors import AnchorGrid
-from equigrad.models.detection.assignment.centre import SIZE_RANGES, CentreAssigner
+from equigrad.models.detection.assignment.centre import CentreAssigner
 from equigrad.models.detection.box_coders import DistanceCoder
 from equigrad.models.detection.one_stage.detector import DenseDetector
 from equigrad.models.detection.one_stage.head import DenseHead
@@ -23,12 +24,13 @@ def fcos(
     *,
     with_quality: bool = False,
     prior: float = 0.01,
-    size_ranges: Sequence[tuple[float, float]] = SIZE_RANGES,
+    size_ranges: Sequence[tuple[float, float]] | None = None,
     torchvision_points: bool = False,
 ) -> DenseDetector:
     """FCOS with centre sampling, distances in strides, centre-ness on the box tower and GIoU; with `FocalLoss()`.
 
     Arguments are those of `DenseDetector`; `size_ranges`, one for each level of the pyramid, is in `CentreAssigner`.
+    None is up to eight strides for each level, which is published for strides of 8 to 128.
     With `torchvision_points` the points are the corners of cells and a score is the square root of category score
     times centre-ness: with torchvision's weights the detections are then torchvision's.
     """
@@ -46,7 +48,7 @@ def fcos(
         pyramid,
         head,
         AnchorGrid(shape.strides, centre_offset=0.0 if torchvision_points else 0.5),
-        CentreAssigner(radius=1.5, size_ranges=size_ranges),
+        CentreAssigner(radius=1.5, size_ranges=size_ranges or _size_ranges(shape.strides)),
         DistanceCoder(),
         classification_loss,
         scores,
@@ -55,3 +57,8 @@ def fcos(
         quality=QualityBranch(centreness),
         with_quality=with_quality,
     )
+
+
+def _size_ranges(strides: Sequence[int]) -> list[tuple[float, float]]:
+    limits = [0.0, *(8.0 * stride for stride in strides[:-1]), float("inf")]
+    return list(pairwise(limits))
