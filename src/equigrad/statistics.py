@@ -183,20 +183,21 @@ class GradientStatistics(BatchedState):
             calls = _joined_over_ranks(calls)
         with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else _adding:
             before = positive, negative = self.positive, self.negative
+            shares = [_share(call.divisor, positive, micro_batches) for call in calls]
+            # The usual batch on a CPU: sums so small make nothing infinite.
+            is_safe = is_host(positive) and all(map(_is_moderate, calls, shares))
+            out = before if is_safe else (None, None)
             if self.half_life is not None:
-                positive, negative = positive * self.kept, negative * self.kept
-            for call in calls:
-                share = _share(call.divisor, positive, micro_batches)
+                positive = torch.mul(positive, self.kept, out=out[0])
+                negative = torch.mul(negative, self.kept, out=out[1])
+            for call, share in zip(calls, shares, strict=True):
                 if isinstance(share, float):
-                    positive = torch.add(positive, call.positive, alpha=share)
-                    negative = torch.add(negative, call.negative, alpha=share)
+                    positive = torch.add(positive, call.positive, alpha=share, out=out[0])
+                    negative = torch.add(negative, call.negative, alpha=share, out=out[1])
                 else:
                     positive = torch.addcmul(positive, call.positive, share)
                     negative = torch.addcmul(negative, call.negative, share)
-            if is_host(positive) and math.isfinite(positive.dot(negative).item()):
-                # One operation for the usual batch: nothing that is not finite has a finite product.
-                before[0].copy_(positive)
-                before[1].copy_(negative)
+            if is_safe:
                 return
             is_finite = positive.isfinite().all() & negative.isfinite().all()
             before[0].copy_(torch.where(is_finite, positive, before[0]))
@@ -226,6 +227,12 @@ class GradientStatistics(BatchedState):
         if f"{prefix}skipped" in missing_keys:  # a checkpoint from before batches were counted
             missing_keys.remove(f"{prefix}skipped")
             self.skipped.zero_()
+
+
+def _is_moderate(call: RecordedCall, share: Tensor | float) -> bool:
+    """Whether no entry of a call is NaN or above 1e200: one number for each tensor says so."""
+    squares = call.positive.dot(call.positive).item() + call.negative.dot(call.negative).item()
+    return squares < 1e200 and share < 1e100
 
 
 def _share(divisor: Tensor | float | None, like: Tensor, micro_batches: int) -> Tensor | float:

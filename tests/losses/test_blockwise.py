@@ -56,5 +56,5 @@ def test_a_half_precision_gradient_is_stored_undivided():
 def test_sums_are_those_by_the_unscaled_logits():
     run = BlockwisePass(torch.zeros(1, 2), None, margin=0.0, scale=3.0)
     run.positive += 1
-    run.negative += 2
+    run.negative = 2 * run.positive
     assert [sums.tolist() for sums in run.gradient_sums()[:2]] == [[3.0, 3.0], [6.0, 6.0]]

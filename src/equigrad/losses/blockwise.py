@@ -90,7 +90,7 @@ class BlockwisePass:
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.loss: Tensor | float = 0.0  # float64
         self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)
-        self.negative = torch.zeros_like(self.positive)
+        self.negative: Tensor | None = None  # until the first block
         self.divisor = divisor
         # No sample: 0 / 1. Numbers on a CPU, where operations with them are cheaper than with tensors.
         self.safe_divisor: Tensor | float
@@ -166,9 +166,12 @@ class BlockwisePass:
 
     def gradient_sums(self) -> GradientSums:
         """Gradient sums of the undivided loss."""
+        positive, negative = self.positive, self.negative
+        if negative is None:
+            negative = torch.zeros_like(positive)
         if self.scale != 1:
-            return GradientSums(self.positive * self.scale, self.negative * self.scale, self.divisor)
-        return GradientSums(self.positive, self.negative, self.divisor)
+            positive, negative = positive * self.scale, negative * self.scale
+        return GradientSums(positive, negative, self.divisor)
 
 
 class ClosedForm(torch.autograd.Function):

@@ -106,23 +106,23 @@ def add_negatives(
                 loss, slope = terms(logits, focus, *temporaries[:2], modulation.is_constant)
             elif by_odds:
                 # One logarithm for eight samples, that of their product: (1 + u)(1 + v) = 1 + u + v + u v.
-                loss = logits.exp2_()
+                loss, size = logits.exp2_(), logits.shape[dim]
                 for _ in range(3):
-                    half = loss.shape[dim] // 2
-                    others = loss.narrow(dim, loss.shape[dim] - half, half)
-                    own = loss.narrow(dim, 0, half)
+                    half, rest = size // 2, size - size // 2
+                    own, others = loss.narrow(dim, 0, half), loss.narrow(dim, rest, half)
                     own.addcmul_(others, own).add_(others)
-                    loss = loss.narrow(dim, 0, loss.shape[dim] - half)
+                    loss, size = own if half == rest else loss.narrow(dim, 0, rest), rest
                 loss.log1p_()
             else:
                 loss = softplus(logits, out=logits)
             if factor is not None:
                 loss.mul_(factor)
-            cost = loss.sum(run.sample_dims).double().dot(weight)
-            if not by_odds or math.isfinite(cost.item()):
+            columns = loss.sum(run.sample_dims).double()
+            cost = columns.dot(weight).item() if run.is_cpu else columns.dot(weight)
+            if not by_odds or math.isfinite(cost):
                 break
             by_odds = False
-        run.loss += cost.item() if run.is_cpu else cost
+        run.loss += cost
         if focus is None:
             if run.margin is None:
                 slope = torch.sigmoid(entries.to(run.dtype), out=work)
@@ -136,11 +136,11 @@ def add_negatives(
                 slope.masked_fill_(label == IGNORE, 0.0)
         if factor is not None:
             slope.mul_(factor)
-        run.negative += slope.sum(run.sample_dims)
+        negative = slope.sum(run.sample_dims) * weight
+        run.negative = negative if run.negative is None else run.negative.add_(negative)
         gradient = torch.mul(slope, block_weight, out=work)
         if run.gradient is not None and run.workspace is None:
             run.gradient[block.entries] = gradient
-    run.negative *= weight
 
 
 def _focal_by_odds(
@@ -199,7 +199,7 @@ def add_positives(
         if weights.sample is not None:
             weight = weight * weights.sample.take(index)
         if quality is not None:
-            own_quality = quality[block.samples].unsqueeze(1).double()
+            own_quality = (quality if is_whole else quality[block.samples]).unsqueeze(1).double()
             own_focus = None if focus is None else focus.take(index)
             loss, gradient = quality_terms(logit, own_focus, own_quality, modulation)
             gradient.neg_()
@@ -233,6 +233,7 @@ def add_multi_label(
 ) -> None:
     """Add all entries of samples that have any number of categories, given as targets: 0/1, or soft ones."""
     focus = None if focus is None else focus.to(run.dtype)
+    run.negative = torch.zeros_like(run.positive)
     for block in blocks:
         target = targets[block.entries]
         is_hard = (target == 0) | (target == 1)
@@ -294,20 +295,20 @@ def quality_terms(
     logits: Tensor, focus: Tensor | None, quality: Tensor, modulation: Modulation
 ) -> tuple[Tensor, Tensor]:
     """m BCE(p, y') and its derivative by the logit; m is |y' - p|^gamma, y' itself or 1."""
-    prob, other_prob = logits.sigmoid(), torch.sigmoid(-logits)
-    cost = quality * softplus(-logits) + (1 - quality) * softplus(logits)
-    error = torch.where(logits > 0, 1 - quality - other_prob, prob - quality)  # exact where p and y' are near 1
+    opposite, other_quality = -logits, 1 - quality
+    prob, other_prob = logits.sigmoid(), opposite.sigmoid()
+    cost = (softplus(opposite) * quality).addcmul_(softplus(logits), other_quality)
+    error = torch.where(logits > 0, other_quality - other_prob, prob - quality)  # exact where p and y' are near 1
     if modulation.by_quality:
         return quality * cost, quality * error
     if focus is None or modulation.is_plain:
         return cost, error
-    distance = error.abs()
-    factor = distance**focus
+    factor = error.abs().pow_(focus)
     if modulation.is_constant:
         return factor * cost, factor * error
-    # At distance 0 the slope of the modulation is 0 for focus > 1, and so is our choice below that.
-    slope = torch.where(distance > 0, focus * distance ** (focus - 1), 0.0) * error.sign() * prob * other_prob
-    return factor * cost, slope * cost + factor * error
+    # The slope of |e|^gamma is gamma |e|^gamma / e. At e = 0 it is 0 for gamma > 1, and so is our choice below that.
+    slope = (factor * focus).div_(error).masked_fill_(error == 0, 0.0).mul_(prob).mul_(other_prob)
+    return factor * cost, slope.mul_(cost).addcmul_(factor, error)
 
 
 def _factor_of_negatives(run: BlockwisePass, weights: EntryWeights, label: Tensor, index: Tensor) -> Tensor | None:

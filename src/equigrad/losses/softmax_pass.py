@@ -75,12 +75,12 @@ def add_cross_entropy(
         gradient = values.mul_(factor)
         if lowest_label < 0:
             gradient.masked_fill_(label < 0, 0.0)
-        run.negative += gradient.sum(run.sample_dims)
+        negative = gradient.sum(run.sample_dims).double().mul_(run.stored_divisor)
+        run.negative = negative if run.negative is None else run.negative.add_(negative)
         if run.gradient is not None:
             gradient.scatter_(1, index, own_gradient.div_(-run.stored_divisor))
             if run.workspace is None:
                 run.gradient[block.entries] = gradient
-    run.negative *= run.stored_divisor
 
 
 def add_soft_cross_entropy(
@@ -96,6 +96,7 @@ def add_soft_cross_entropy(
     A sample with probabilities y is recorded as if it were C samples, one of each category j, with the weight y_j.
     """
     assert run.margin is not None
+    run.negative = torch.zeros_like(run.positive)
     is_matrix = labels.dim() == run.flat.dim()
     for block in blocks:
         is_ignored = None
