@@ -1,7 +1,9 @@
+import math
+
 import pytest
 
 from equigrad.errors import one_line
-from equigrad.terminal import printable
+from equigrad.terminal import metric_line, printable
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,11 @@ def test_ordinary_names_stay_as_they_are(name):
 
 def test_the_line_of_an_error_holds_no_escape_sequence():
     assert one_line(ValueError("a\x1b[2J.png: no such\nimage")) == r"a\x1b[2J.png: no such image"
+
+
+def test_metrics_are_in_per_cent_with_one_decimal():
+    assert metric_line({"Overall": 0.7216, "ECE": 0.0004}) == "Overall 72.2  ECE 0.0"
+
+
+def test_a_group_without_categories_is_a_dash():
+    assert metric_line({"Overall": 1.0, "Many": math.nan}) == "Overall 100.0  Many –"

@@ -5,7 +5,7 @@ import pytest
 
 from equigrad.engine import Constant, Cosine, EnoughSteps, MultiStep, Poly, Schedule, Warmup, yolox_schedule
 
-ENOUGH = Schedule(length=EnoughSteps(epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))
+ENOUGH = Schedule(length=EnoughSteps(min_epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))
 
 
 def factors(schedule, steps, *, steps_per_epoch=10):
@@ -88,7 +88,7 @@ def test_a_schedule_describes_itself_in_one_line():
         lambda: Warmup(-1),
         lambda: Warmup(5, shape="cubic"),
         lambda: Warmup(5, "share"),
-        lambda: EnoughSteps(epochs=0, min_steps=5),
+        lambda: EnoughSteps(min_epochs=0, min_steps=5),
     ],
 )
 def test_impossible_schedules_are_refused(wrong):

@@ -206,7 +206,7 @@ def test_checks_on_a_part_of_the_test_set_are_logged_as_such_and_tell_which_step
     ]
     assert training.result.evaluation == {"AP": 0.9}
     assert load_checkpoint(tmp_path / "checkpoints" / "best.pt")["step"] == 8
-    assert "check on a part of the test set: AP 0.1  AP 0.9" in capsys.readouterr().out
+    assert "check on a part of the test set: AP 10.0  AP 90.0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -361,7 +361,7 @@ def test_evaluations_can_be_left_to_the_end(fabric, tmp_path):
 
 
 def test_evaluations_are_as_many_however_few_the_samples(fabric, tmp_path, capsys):
-    steps, enough = [], Schedule(length=EnoughSteps(epochs=2, min_steps=48))
+    steps, enough = [], Schedule(length=EnoughSteps(min_epochs=2, min_steps=48))
 
     def evaluate(model, step):
         steps.append(step)

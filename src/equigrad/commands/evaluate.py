@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from equigrad.commands import detections
-from equigrad.commands.metric_lines import metric_line
 from equigrad.commands.unfinished_runs import note_unfinished
 from equigrad.run_files import read_recipe
+from equigrad.terminal import metric_line
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.habits import check_habits
-from equigrad.commands.metric_lines import metric_line
 from equigrad.recipes.names import MODULES, check_recipe_name, recipe_names
 from equigrad.recipes.setting_names import check_settings, recipe_parameters
+from equigrad.terminal import metric_line
 
 
 class _Flag(NamedTuple):

@@ -29,7 +29,9 @@ def held_out(data: Data, share: float) -> tuple[Data, Data]:
     """
     num_test = round(share * len(data))
     if not 0 < num_test < len(data):
-        raise ValueError(f"test_share {share:g} of {len(data)} images leaves none to train or none to test on")
+        raise ValueError(
+            f"test_share {share:g} of {len(data)} images leaves none to train or none to test on; name a test set"
+        )
     order = np.random.default_rng(0).permutation(len(data))
     return data.subset(np.sort(order[num_test:])), data.subset(np.sort(order[:num_test]))
 

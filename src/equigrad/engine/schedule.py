@@ -6,7 +6,7 @@ needs to know nothing but its step.
     Schedule(epochs=24, decay=MultiStep((16, 22)), warmup=Warmup(500))                      # detectors, 2x
     Schedule(epochs=90, decay=Cosine(per="epoch"))                                          # ImageNet-LT
     Schedule(steps=80_000, decay=Poly(floor=0.01))                                          # ADE20K
-    Schedule(length=EnoughSteps(epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))    # data of any size
+    Schedule(length=EnoughSteps(min_epochs=12, min_steps=1000), warmup=Warmup(0.1, "share"))    # data of any size
     yolox_schedule(epochs=300)
 """
 
@@ -177,27 +177,27 @@ class Warmup:
 
 @dataclass(frozen=True)
 class EnoughSteps:
-    """Some epochs, and with few samples as many more as a training needs to get anywhere.
+    """At least some epochs and some steps: few samples are seen more often, until a training gets anywhere.
 
     Args:
-        epochs: length with many samples.
-        min_steps: with few samples, epochs are added until there are so many steps.
+        min_epochs: which decide with many samples.
+        min_steps: which decide with few, rounded up to whole epochs.
     """
 
-    epochs: int
+    min_epochs: int
     min_steps: int
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.min_steps < 1:
-            raise ValueError(f"epochs and min_steps must be above 0, got {self.epochs} and {self.min_steps}")
+        if self.min_epochs < 1 or self.min_steps < 1:
+            raise ValueError(f"min_epochs and min_steps must be above 0, got {self.min_epochs} and {self.min_steps}")
 
     def num_epochs(self, steps_per_epoch: int) -> int:
         """Length in epochs."""
-        return max(self.epochs, math.ceil(self.min_steps / steps_per_epoch))
+        return max(self.min_epochs, math.ceil(self.min_steps / steps_per_epoch))
 
     def describe(self) -> str:
         """A few words for the user."""
-        return f"{self.epochs} epochs, but at least {self.min_steps:,} steps"
+        return f"{self.min_epochs} epochs, but at least {self.min_steps:,} steps"
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Schedule:
         """How many times more epochs there are because samples are few; evaluations keep apart as much."""
         if self.length is None or self.epochs is not None or self.steps is not None:
             return 1.0
-        return self.length.num_epochs(steps_per_epoch) / self.length.epochs
+        return self.length.num_epochs(steps_per_epoch) / self.length.min_epochs
 
     def factor(self, step: int, steps_per_epoch: int, total: int) -> float:
         """Share of the base learning rate at a step, counted from 0."""

@@ -58,8 +58,16 @@ DetectionMethodName = Literal[
 Part = TypeVar("Part")
 
 _TIMM = "timm:"
+_MIN_IMAGE_SIZE = 16  # in less no network sees anything
 _TWO_STAGE = ("faster_rcnn", "mask_rcnn")
 _PRIOR = 0.01  # of ATSS; the paper's 0.001 takes more steps to leave
+
+
+def checked_size(image_size: int) -> int:
+    """The size itself, if images can have it."""
+    if image_size < _MIN_IMAGE_SIZE:
+        raise ValueError(f"image_size={image_size}: expected {_MIN_IMAGE_SIZE} pixels or more")
+    return image_size
 
 
 def image_backbone(name: str) -> ClassificationBackbone:

@@ -22,7 +22,7 @@ VALUES = {
 def test_the_summary_has_rate_time_left_losses_rate_ratios_and_metrics():
     assert summary(VALUES, total=220) == (
         "epoch 2.50  2 steps/s  0:01:00 left  loss 1.25  (classification 1, box 0.25)  lr 0.02  "
-        "tail/head ratio 0.12/0.95  3 skipped  AP 0.2551"
+        "tail/head ratio 0.12/0.95  3 skipped  AP 25.5"
     )
 
 
@@ -53,7 +53,7 @@ def test_a_terminal_gets_a_bar_and_messages_above_it(text):
     progress.close()
     shown = " ".join(stream.getvalue().split())  # a narrow terminal wraps the numbers, and shows all of them
     assert "step 100/220" in shown
-    assert "lr 0.02 tail/head ratio 0.12/0.95 3 skipped AP 0.2551" in shown
+    assert "lr 0.02 tail/head ratio 0.12/0.95 3 skipped AP 25.5" in shown
     assert text in shown
 
 

@@ -27,6 +27,7 @@ LabelMap = NDArray[np.integer[Any]]  # (H, W); what is below 0 is ignored
 
 _IMAGE_SIZE, _PANEL_SIZE = 1280, 640  # longer side of an overlay alone, and of one beside others
 _MAX_ENTRIES = 36  # of the legend
+_NAME_LENGTH = 40  # characters in a legend
 _ENTRY_WIDTH = 260  # pixels
 _IGNORED = 0.35  # brightness of pixels without category
 _BACKGROUND_NAMES = {"background", "bg", "void", "unlabeled", "unlabelled"}
@@ -158,7 +159,8 @@ def _counts(labels: LabelMap, num_classes: int) -> NDArray[np.int64]:
 
 def _entry(name: str, share: float, is_rare: bool) -> str:
     share_text = "not there" if share == 0 else "< 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
-    return f"{name[:28]}, {share_text}{' (rare)' if is_rare else ''}"
+    shown = name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1]}…"
+    return f"{shown}, {share_text}{' (rare)' if is_rare else ''}"
 
 
 def _with_legend(
@@ -172,7 +174,9 @@ def _with_legend(
     from PIL import Image, ImageDraw
 
     size = max(picture.width // 80, 14)
-    row_height, entry_width = size * 3 // 2, _ENTRY_WIDTH * size // 14
+    longest = max((font(text, size).getlength(text) for _, text in entries), default=0)
+    row_height, entry_width = size * 3 // 2, max(_ENTRY_WIDTH * size // 14, round(longest) + 3 * size)
+    entry_width = max(min(entry_width, picture.width), _ENTRY_WIDTH * size // 14)
     num_columns = max(picture.width // entry_width, 1)
     num_rows = -(-len(entries) // num_columns)
     width = max(picture.width, entry_width)

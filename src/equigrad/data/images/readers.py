@@ -102,7 +102,9 @@ def _parse(file: Path) -> tuple[tuple[str, ...], Counts]:
             continue
         path, _, label = line.strip().rpartition(" ")
         if not path or not _LABEL.fullmatch(label):
-            raise ValueError(f"{file}, line {number}: expected `path label`, got {line.strip()!r:.100}")
+            raise ValueError(
+                f"{file}, line {number}: expected `path label`, a number as label, got {line.strip()!r:.80}"
+            )
         paths.append(inside(path.strip(), f"{file}, line {number}"))
         labels.append(int(label))
     if not paths:

@@ -1,6 +1,5 @@
 """What the user sees while a run goes on: a live line in a terminal, plain lines anywhere else."""
 
-import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from equigrad.engine.reporting.timing import duration
-from equigrad.terminal import printable
+from equigrad.terminal import metric_line, printable
 
 _REFRESH_SECONDS = 0.5
 
@@ -115,12 +114,7 @@ def summary(values: Mapping[str, Any], total: int, evaluation_seconds: float = 0
     if values.get("skipped"):
         parts.append(f"{values['skipped']} skipped")
     if "check" in values:
-        parts.append(f"check on a part of the test set: {_metrics(values['check'])}")
+        parts.append(f"check on a part of the test set: {metric_line(values['check'])}")
     if "evaluation" in values:
-        parts.append(_metrics(values["evaluation"]))
+        parts.append(metric_line(values["evaluation"]))
     return "  ".join(parts)
-
-
-def _metrics(metrics: Mapping[str, float]) -> str:
-    """Their names and values; a group without categories has none."""
-    return "  ".join(f"{name} {'–' if math.isnan(value) else f'{value:.4g}'}" for name, value in metrics.items())

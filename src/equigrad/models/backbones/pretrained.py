@@ -106,7 +106,9 @@ def _read_pickle(file: Path) -> object:
         unsafe = _UNSAFE.search(str(error))
         if unsafe is not None:
             raise ValueError(f"{file}: holds {unsafe[1]}, which may execute code; save its state_dict alone") from None
-        raise ValueError(f"{file}: not a file of PyTorch weights ({_first_line(error)})") from None
+        # What the reader says about a text file means nothing to its owner.
+        reason = "" if isinstance(error, LookupError | EOFError | TypeError) else f" ({_first_line(error)})"
+        raise ValueError(f"{file}: not a file of PyTorch weights{reason}") from None
 
 
 def _read_safetensors(file: Path) -> object:

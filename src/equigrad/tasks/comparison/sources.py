@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.sources import detection_layout
-from equigrad.data.images.multi_label import has_label_file
+from equigrad.data.images.multi_label import FILE, has_label_file
 from equigrad.data.images.stores import ZipStore
 from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.detection.data import CocoFiles
@@ -103,6 +103,8 @@ def _many_labels(data: Path, named: NamedFiles) -> ManyLabels:
     root = named.root or named.images
     if data.suffix == ".json" and root is None:
         root = data.parent / "images"
+    if not has_label_file(data) and data.suffix != ".json":
+        raise FileNotFoundError(f"{data / FILE}: no such file; expected CSV with the columns image and categories")
     return ManyLabels(data, named.test, root)
 
 

@@ -90,6 +90,11 @@ class CocoFiles:
             path: Path | None = getattr(self, field)
             if path is not None and not store_exists(path):
                 raise FileNotFoundError(f"{path}: no such file or folder; name yours with --set data.{field}=…")
+            if path is not None and field in ("train", "test") and path.is_dir():
+                raise ValueError(
+                    f"{path}: a folder, but data.{field} is an annotation file (.json), which `equigrad data convert` "
+                    f"makes of folders of YOLO and VOC; images are --set data.images={path}"
+                )
         train = indexed_coco(self.train)
         if self.test is None:
             train, test = held_out(train, self.test_share)
