@@ -1,4 +1,4 @@
-"""Test images of the tail categories that changed most, with what each run said about them.
+"""Test images of the rarer categories that changed most, with what each run said about them.
 
 The page only shows them: reading data sets is left to whoever calls, because this package knows none.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import ComparedRun, Comparison
 from equigrad.analysis.findings import run_label
@@ -46,7 +47,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class ChangedCategories:
-    """Tail categories whose metric changed most from the first run to another one."""
+    """Categories outside the most frequent group whose metric changed most from the first run to another one."""
 
     run: ComparedRun  # the one that did best in the tail
     gained: list[int]  # most first
@@ -73,14 +74,14 @@ def changed_categories(comparison: Comparison) -> ChangedCategories | None:
     return ChangedCategories(best, gained, lost) if gained or lost else None
 
 
-def _tail(comparison: Comparison) -> "np.typing.NDArray[np.bool_]":
-    """(C,) categories of the rarest group that has any with a known metric."""
-    known = np.isfinite(np.stack([run.metric for run in comparison.runs if run.metric is not None] or [np.zeros(0)]))
-    if known.size == 0:
-        return np.zeros(0, dtype=np.bool_)
+def _tail(comparison: Comparison) -> NDArray[np.bool_]:
+    """(C,) categories outside the most frequent group whose metric all evaluated runs know."""
+    metrics = [run.metric for run in comparison.runs if run.metric is not None]
+    if not metrics:
+        return np.zeros(len(comparison.categories), dtype=np.bool_)
     groups = comparison.categories.groups
-    tail = groups == max(groups[known.all(axis=0)], default=-1)
-    return tail & known.all(axis=0)
+    tail: NDArray[np.bool_] = np.isfinite(np.stack(metrics)).all(axis=0) & (groups > 0 if groups.any() else groups == 0)
+    return tail
 
 
 def example_section(comparison: Comparison, changed: ChangedCategories | None, examples: Examples) -> Html:
