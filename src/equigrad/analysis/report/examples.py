@@ -39,7 +39,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """Images by category, as an index of the comparison; a note says why there are none."""
+    """Images by category, as an index of the comparison; a note says what is drawn, or why there are none."""
 
     of_category: dict[int, list[Example]]
     note: str = ""
@@ -86,11 +86,12 @@ def _tail(comparison: Comparison) -> NDArray[np.bool_]:
 
 def example_section(comparison: Comparison, changed: ChangedCategories | None, examples: Examples) -> Html:
     """The images under headings of gains and losses; the note if there are none."""
+    note = element("p", examples.note) if examples.note else Html("")
     if changed is None or not examples.of_category:
-        return element("p", examples.note) if examples.note else Html("")
+        return note
     against = f"from {comparison.runs[0].name} to {changed.run.name}"
     shown = _affordable(examples, [*changed.gained, *changed.lost])
-    parts = []
+    parts = [note]
     for heading, chosen in ((f"Gained most {against}", changed.gained), (f"Lost most {against}", changed.lost)):
         blocks = [_block(comparison, changed, index, shown[index]) for index in chosen if shown.get(index)]
         if blocks:
@@ -134,7 +135,7 @@ def _grid(comparison: Comparison, name: str, examples: Sequence[Example]) -> Htm
 
 def _answer(run: ComparedRun, answer: Answer) -> Html:
     picture = _image(answer.picture, f"what {run.name} said") if answer.picture else ""
-    mark = "✓ " if answer.is_right else "✗ "
+    mark = "✓\u00a0" if answer.is_right else "✗\u00a0"
     return element("td", picture, mark, element("bdi", answer.text), class_="right" if answer.is_right else "wrong")
 
 
