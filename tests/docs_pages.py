@@ -376,6 +376,7 @@ PAGES: dict[str, PageSetup] = {
         shorter={"equigrad train own_data:": OWN_IMAGES},
         not_run={"python examples/serve_fastapi.py": "never ends; its own tests ask it over HTTP"},
     ),
+    "docs/page.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
     "docs/habits.md": PageSetup(shorter={"equigrad train tiny:": TINY_GLYPHS}),
     **{
         f"docs/integrations/{page}.md": PageSetup(needs=[package])

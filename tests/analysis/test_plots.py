@@ -215,3 +215,12 @@ def test_importing_the_analysis_loads_no_plotting_library():
     code = "import sys, equigrad.analysis; print([m for m in ('matplotlib', 'PIL') if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.filterwarnings("error")  # matplotlib warns of letters that it draws as boxes
+def test_names_of_runs_in_any_script_are_drawn_without_boxes(tmp_path):
+    names = ("猫", "قطة", "🦄 unicorn", "\U000e0001")
+    runs = [RunHistory.load(write_run(tmp_path / str(number)), name) for number, name in enumerate(names)]
+    plot_groups(runs, tmp_path / "groups.png")
+    plot_ratio_over_training(runs, tmp_path / "ratio.png")
+    assert (tmp_path / "groups.png").stat().st_size > 0

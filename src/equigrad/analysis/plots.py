@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from equigrad.analysis.compared_methods import ComparedMethods
 from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Comparison, compare, smoothed
 from equigrad.analysis.history import RunHistory
+from equigrad.analysis.pictures.text import font_file, is_in_default_font, legible
 from equigrad.data.frequency import Groups
 from equigrad.files import write_atomically
 from equigrad.run_files import STATISTICS
@@ -273,7 +274,21 @@ def new_figure(height: float, width: float = _WIDTH) -> "Figure":
 
 
 def save_figure(figure: "Figure", file: str | Path) -> None:
-    """Write a PNG."""
+    """Write a PNG; names in any script are drawn in a font that has their letters."""
+    _choose_fonts(figure)
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=_DPI)
     write_atomically(Path(file), content.getvalue())
+
+
+def _choose_fonts(figure: "Figure") -> None:
+    """Matplotlib would draw a box for each letter that its own font does not have."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        if not is_in_default_font(text.get_text()):
+            shown = legible(text.get_text())
+            text.set_text(shown)
+            text.set_fontproperties(FontProperties(fname=font_file(shown), size=text.get_fontsize()))

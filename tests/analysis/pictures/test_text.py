@@ -35,10 +35,11 @@ def test_scripts_of_the_default_font_stay_as_they_are(name):
 def fonts(tmp_path, monkeypatch):
     """The fonts of a system: none at first."""
     monkeypatch.setattr(texts, "_system_fonts", lambda: sorted(tmp_path.iterdir()))
-    for cached in (legible, texts._font_file):
+    monkeypatch.setattr(texts, "_noted", [])
+    for cached in (legible, texts.font_file):
         cached.cache_clear()
     yield tmp_path
-    for cached in (legible, texts._font_file):
+    for cached in (legible, texts.font_file):
         cached.cache_clear()
 
 
@@ -81,3 +82,12 @@ def test_a_font_of_the_system_that_has_the_letters_is_taken(fonts):
 def test_a_name_without_a_font_can_still_be_told_from_others_when_it_is_cut():
     shown = [fitted(category_text("猫" * 30 + end, label), 120, 18) for label, end in enumerate("ab")]
     assert shown[0] != shown[1]
+
+
+def test_missing_letters_are_noted_once(fonts, capsys):
+    assert legible("cup") == "cup"
+    assert capsys.readouterr().err == ""
+    assert legible("猫") == "U+732B"
+    assert legible("🦄") == "U+1F984"
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note.startswith("note: no font of this system has U+732B of a name")

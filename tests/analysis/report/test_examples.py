@@ -20,9 +20,13 @@ def example(text="cup, 80 %", size=10):
     return Example(b"\xff" * size, [Answer("person, 90 %", False), Answer(text, True, b"\xfe" * size)])
 
 
-def test_of_the_tail_those_are_shown_that_changed_most(tmp_path):
+def test_outside_the_most_frequent_group_those_are_shown_that_changed_most(tmp_path):
     changed = changed_categories(runs(tmp_path, FIRST, SECOND))
-    assert (changed.run.name, changed.gained, changed.lost) == ("run1", [5], [4])  # person is not rare
+    assert (changed.run.name, changed.gained, changed.lost) == (
+        "run1",
+        [5],
+        [4],
+    )  # person is of the most frequent group
 
 
 def test_of_several_runs_the_one_with_the_best_tail_is_compared_with_the_first(tmp_path):

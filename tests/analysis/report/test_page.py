@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from analysis.run_folders import NAMES, evaluation, predictions, recognition, statistics, write_run
+from analysis.report.many_categories import many_runs
+from analysis.run_folders import NAMES, evaluation, recognition, statistics, write_run
 from analysis.test_markup import HOSTILE, Reader
 from browser import needs_browser, visit
 from equigrad.analysis.history import RunHistory
@@ -123,24 +124,6 @@ def test_no_text_from_data_becomes_markup(tmp_path_factory, category, run_name):
 def test_half_of_a_character_does_not_stop_the_page(tmp_path):
     run = write_run(tmp_path / "run", evaluation=evaluation([0.5] * 6, names=["\ud800", *NAMES[1:]]))
     assert write_report([run], tmp_path / "report.html").exists()
-
-
-def many_runs(folder, names, counts, num_runs=4):
-    """Runs over many categories, with all that a run can record."""
-    random = np.random.default_rng(0)
-    steps = np.arange(0, 1001, 20)
-    labels = random.integers(0, len(names), 3000)
-    for number in range(num_runs):
-        categories = [
-            {"name": name, "count": int(count), "AP": float(value)}
-            for name, count, value in zip(names, counts, random.random(len(names)), strict=True)
-        ]
-        yield write_run(
-            folder / f"run{number}",
-            statistics=statistics(random.random(len(names)), steps) | recognition(random.random(len(names)), steps),
-            evaluation={"result": {"AP": 0.2 + number / 50, "APr": 0.1}, "categories": categories},
-            predictions=predictions(labels, random.integers(0, len(names), 3000), random.random(3000)),
-        )
 
 
 @pytest.fixture(scope="module")

@@ -29,3 +29,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_method(tmp_path):
 
 def test_runs_of_one_seed_have_no_spread(tmp_path):
     assert words(run(tmp_path / "a", "BCE", 0, 0.3), run(tmp_path / "b", "EQL", 0, 0.4)) == []
+
+
+def test_the_same_seed_twice_has_no_spread(tmp_path):
+    assert words(run(tmp_path / "a", "BCE", 0, 0.3), run(tmp_path / "b", "BCE", 0, 0.4)) == []

@@ -2,6 +2,7 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from equigrad.evaluation.detection.evaluator import encode_masks
@@ -24,8 +25,6 @@ def recipe(tmp_path_factory):
 
 def write_detections(folder, recipe, category, score=0.9, with_masks=False):
     """The true boxes of urns, said to be of a category."""
-    import torch
-
     sets = stored_sets(recipe)
     data = sets.test.data
     writer = PredictionWriter(folder / "predictions")
@@ -51,7 +50,7 @@ def test_objects_that_only_one_run_finds_are_drawn_with_what_the_other_said(tmp_
     assert len(examples) == 2  # test images with an urn
     first, second = examples[0].answers
     assert (first.text, first.is_right) == ("cup 0.90", False)
-    assert (second.text, second.is_right) == ("urn 0.90", True)
+    assert (second.text, second.is_right) == ("right 0.90", True)
     pictures = [examples[0].picture, first.picture, second.picture]
     assert len({Image.open(io.BytesIO(picture)).size for picture in pictures}) == 1
     assert len(set(pictures)) == 3

@@ -1,8 +1,10 @@
 """Text in pictures: names from data, cut to one line that fits, in a font that has their letters.
 
-A name in any script can be read: where no font of the system has a letter, its code point stands in its place.
+A name in any script can be read: where no font of the system has a letter, its code point stands in its place, and a
+note says so once.
 """
 
+import sys
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ _VARIATION_SELECTORS = range(0xFE00, 0xFE10)  # they choose between forms of an 
 
 def font(text: str, size: int) -> "FreeTypeFont":
     """A font `size` pixels high for a text: DejaVu Sans, or one of the system that has more of its letters."""
-    return _loaded(_font_file(text), size)
+    return _loaded(font_file(text), size)
 
 
 def one_line(text: str) -> str:
@@ -31,8 +33,15 @@ def one_line(text: str) -> str:
 def legible(text: str) -> str:
     """The text in one line; letters that its font does not have become code points, such as `U+732B`."""
     plain = one_line(text)
-    letters = _letters(_font_file(plain))
+    letters = _letters(font_file(plain))
+    if missing := [letter for letter in plain if ord(letter) not in letters]:
+        _note_missing_fonts(f"U+{ord(missing[0]):04X}")
     return one_line("".join(letter if ord(letter) in letters else f" U+{ord(letter):04X} " for letter in plain))
+
+
+def is_in_default_font(text: str) -> bool:
+    """Whether DejaVu Sans has all letters of a text."""
+    return {ord(letter) for letter in text if _is_drawn(letter) and not letter.isspace()} <= _letters(_default_font())
 
 
 def category_text(name: str, label: int) -> str:
@@ -58,13 +67,27 @@ def _is_drawn(letter: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _font_file(text: str) -> Path:
+def font_file(text: str) -> Path:
     """The font with the most letters of a text, DejaVu Sans if no other has more."""
     needed, beside = ({ord(letter) for letter in letters} for letters in (text, _BESIDE_NAMES))
     if needed <= _letters(_default_font()):
         return _default_font()
     suitable = [file for file in _system_fonts() if beside <= _letters(file)]
     return max([_default_font(), *suitable], key=lambda file: len(needed & _letters(file)))
+
+
+_noted: list[str] = []
+
+
+def _note_missing_fonts(letter: str) -> None:
+    """Say once in a process that letters are missing, and which fonts have most of them."""
+    if not _noted:
+        _noted.append(letter)
+        print(
+            f"note: no font of this system has {letter} of a name, so pictures show such letters by their numbers; "
+            "fonts that have most of them: Noto Sans CJK, Symbola (Debian: fonts-noto-cjk, fonts-symbola)",
+            file=sys.stderr,
+        )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Test images of the tail categories that changed most, with what each run said about them.
+"""Test images of the rarer categories that changed most, with what each run said about them.
 
 The page only shows them: reading data sets is left to whoever calls, because this package knows none.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import ComparedRun, Comparison
 from equigrad.analysis.findings import run_label
@@ -38,7 +39,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """Images by category, as an index of the comparison; a note says why there are none."""
+    """Images by category, as an index of the comparison; a note says what is drawn, or why there are none."""
 
     of_category: dict[int, list[Example]]
     note: str = ""
@@ -46,7 +47,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class ChangedCategories:
-    """Tail categories whose metric changed most from the first run to another one."""
+    """Categories outside the most frequent group whose metric changed most from the first run to another one."""
 
     run: ComparedRun  # the one that did best in the tail
     gained: list[int]  # most first
@@ -73,23 +74,24 @@ def changed_categories(comparison: Comparison) -> ChangedCategories | None:
     return ChangedCategories(best, gained, lost) if gained or lost else None
 
 
-def _tail(comparison: Comparison) -> "np.typing.NDArray[np.bool_]":
-    """(C,) categories of the rarest group that has any with a known metric."""
-    known = np.isfinite(np.stack([run.metric for run in comparison.runs if run.metric is not None] or [np.zeros(0)]))
-    if known.size == 0:
-        return np.zeros(0, dtype=np.bool_)
+def _tail(comparison: Comparison) -> NDArray[np.bool_]:
+    """(C,) categories outside the most frequent group whose metric all evaluated runs know."""
+    metrics = [run.metric for run in comparison.runs if run.metric is not None]
+    if not metrics:
+        return np.zeros(len(comparison.categories), dtype=np.bool_)
     groups = comparison.categories.groups
-    tail = groups == max(groups[known.all(axis=0)], default=-1)
-    return tail & known.all(axis=0)
+    tail: NDArray[np.bool_] = np.isfinite(np.stack(metrics)).all(axis=0) & (groups > 0 if groups.any() else groups == 0)
+    return tail
 
 
 def example_section(comparison: Comparison, changed: ChangedCategories | None, examples: Examples) -> Html:
     """The images under headings of gains and losses; the note if there are none."""
+    note = element("p", examples.note) if examples.note else Html("")
     if changed is None or not examples.of_category:
-        return element("p", examples.note) if examples.note else Html("")
+        return note
     against = f"from {comparison.runs[0].name} to {changed.run.name}"
     shown = _affordable(examples, [*changed.gained, *changed.lost])
-    parts = []
+    parts = [note]
     for heading, chosen in ((f"Gained most {against}", changed.gained), (f"Lost most {against}", changed.lost)):
         blocks = [_block(comparison, changed, index, shown[index]) for index in chosen if shown.get(index)]
         if blocks:
@@ -133,7 +135,7 @@ def _grid(comparison: Comparison, name: str, examples: Sequence[Example]) -> Htm
 
 def _answer(run: ComparedRun, answer: Answer) -> Html:
     picture = _image(answer.picture, f"what {run.name} said") if answer.picture else ""
-    mark = "✓ " if answer.is_right else "✗ "
+    mark = "✓\u00a0" if answer.is_right else "✗\u00a0"
     return element("td", picture, mark, element("bdi", answer.text), class_="right" if answer.is_right else "wrong")
 
 

@@ -59,7 +59,7 @@ const QUANTITIES = {
 };
 
 function highestRatio() {
-  const lines = data.runs.filter((run) => run.ratio).map((run) => smoothed(run.ratio[run.ratio.length - 1]).filter(known));
+  const lines = data.runs.filter((run) => run.ratio).map((run) => smoothed(run.ratio[run.ratio.length - 1]).map(([, value]) => value).filter(known));
   return Math.max(1, ...lines.map((line) => Math.max(0, ...line)));
 }
 
@@ -77,7 +77,7 @@ function startCategories(quantity) {
     const series = shownRuns(quantity).map((run) => {
       const values = run[quantity][step] ?? data.names.map(() => null);
       return {
-        run: run.index, dots: withDots ? dots : 0, points: points(values), line: points(smoothed(values)),
+        run: run.index, dots: withDots ? dots : 0, points: points(values), line: smoothed(values),
         describe: (index) => describeCategory(index, run, describe(values[index])),
       };
     });

@@ -9,7 +9,7 @@ from equigrad.analysis.markup import Html, element, join, table
 from equigrad.analysis.provenance import run_settings
 from equigrad.analysis.rounding import ABSENT, percent, points
 
-_SEEDS = ("seed", "training.seed")  # settings in which the runs of one method differ
+_SEEDS = {"seed", "training.seed"}  # settings in which the runs of one method differ
 
 
 def seed_table(comparison: Comparison) -> Html:
@@ -26,13 +26,16 @@ def seed_table(comparison: Comparison) -> Html:
 
 
 def _methods(comparison: Comparison) -> list[list[ComparedRun]]:
-    """The runs by their settings without the seed, in the order of their first run."""
-    found: dict[tuple[tuple[str, str], ...], list[ComparedRun]] = {}
+    """Runs with the same settings and different seeds together, in the order of their first run."""
+    found: dict[object, list[ComparedRun]] = {}
     for run in comparison.runs:
         settings = run_settings(run)
-        key = tuple((name, value) for name, value in settings.items() if name not in _SEEDS)
-        found.setdefault(key if run.history.recipe else ((run.name, ""),), []).append(run)
-    return list(found.values())
+        found.setdefault(frozenset((name, settings[name]) for name in settings.keys() - _SEEDS), []).append(run)
+    methods = []
+    for runs in found.values():
+        seeds = {tuple(run_settings(run).get(name) for name in _SEEDS) for run in runs}
+        methods += [runs] if len(seeds) == len(runs) else [[run] for run in runs]
+    return methods
 
 
 def _label(comparison: Comparison, runs: Sequence[ComparedRun]) -> Html:

@@ -1,4 +1,4 @@
-"""Test images of a detector: the true objects of a category, and what each run found near them."""
+"""Test images of a detector: the true objects of a category, and what each run detects there."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,27 +59,31 @@ class _Drawing:
         photo = functional.to_pil_image(self.test_set.photo(image))
         answers = []
         for run in self.predictions:
-            rows = self._best(run, image)
-            texts = [f"{self.categories.names[run.labels[row]]} {run.scores[row]:.2f}" for row in rows[:_NUM_NAMED]]
-            drawn = thumbnail(outlined(photo, [self._detected(run, row) for row in rows], _SIDE), _SIDE)
-            is_found = self._found(run, image, label) >= self.threshold
-            answers.append(Answer(", ".join(texts) or "nothing", is_found, drawn))
+            rows = self._near_truth(run, image, label, self.threshold)
+            texts = [self._text(run, row, label) for row in rows[:_NUM_NAMED]]
+            drawn = thumbnail(outlined(photo, [self._detected(run, row) for row in rows[:_NUM_DRAWN]], _SIDE), _SIDE)
+            answers.append(Answer(", ".join(texts) or "nothing", bool((run.labels[rows] == label).any()), drawn))
         return Example(thumbnail(outlined(photo, self._true(image, label), _SIDE), _SIDE), answers)
 
-    def _best(self, run: Predictions, image: int) -> list[int]:
-        """The surest detections of an image."""
-        rows = np.flatnonzero((run.images == image) & (run.scores >= self.threshold))
-        best: list[int] = rows[np.argsort(-run.scores[rows], kind="stable")][:_NUM_DRAWN].tolist()
-        return best
+    def _text(self, run: Predictions, row: int, label: int) -> str:
+        name = "right" if run.labels[row] == label else self.categories.names[run.labels[row]]
+        return f"{name} {run.scores[row]:.2f}"
 
     def _found(self, run: Predictions, image: int, label: int) -> float:
-        """The best score of a detection that overlaps a true object of the category; 0 if there is none."""
-        rows = np.flatnonzero((run.images == image) & (run.labels == label))
+        """The best score of a detection of the category at a true object of it; 0 if there is none."""
+        rows = self._near_truth(run, image, label, threshold=0.0)
+        return float(run.scores[rows][run.labels[rows] == label].max(initial=0.0))
+
+    def _near_truth(self, run: Predictions, image: int, label: int, threshold: float) -> NDArray[np.int64]:
+        """Detections of any category that overlap a true object of this one, surest first."""
+        rows = np.flatnonzero((run.images == image) & (run.scores >= threshold))
         truth = self._true_boxes(image, label)
         if not len(rows) or not len(truth):
-            return 0.0
+            return rows[:0]
         overlap = mask_api.iou(run.boxes[rows], truth, np.zeros(len(truth), np.uint8)).max(axis=1)
-        return float(run.scores[rows][overlap >= _MIN_IOU].max(initial=0.0))
+        near = rows[overlap >= _MIN_IOU]
+        ordered: NDArray[np.int64] = near[np.argsort(-run.scores[near], kind="stable")]
+        return ordered
 
     def _true_rows(self, image: int, label: int) -> NDArray[np.int64]:
         rows = self.test_set.data.annotations_of(image)

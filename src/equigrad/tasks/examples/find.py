@@ -24,6 +24,12 @@ _FIND: dict[type[Any], Find] = {
     DetectionRecipe: detection.find,
     SegmentationRecipe: segmentation.find,
 }
+_NOTES: dict[type[Any], str] = {
+    DetectionRecipe: "First the true objects of the category, then what each run detects there. Orange boxes are of "
+    "rare categories, green of common, blue of frequent ones.",
+    SegmentationRecipe: "First the true regions, then those that each run finds. Those of the category have a white "
+    "border.",
+}
 
 
 def find_examples(comparison: Comparison, changed: ChangedCategories) -> Examples:
@@ -43,4 +49,4 @@ def find_examples(comparison: Comparison, changed: ChangedCategories) -> Example
         found = _FIND[type(recipes[0])](folders, recipes, wanted)
     except (OSError, ValueError) as error:
         return Examples({}, f"Test images are not shown: {one_line(error)}.")
-    return Examples(dict(zip([*changed.gained, *changed.lost], found, strict=True)))
+    return Examples(dict(zip([*changed.gained, *changed.lost], found, strict=True)), _NOTES.get(type(recipes[0]), ""))

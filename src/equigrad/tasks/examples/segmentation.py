@@ -13,7 +13,7 @@ from PIL import Image
 from equigrad.analysis.pictures.colours import distinct_colours
 from equigrad.analysis.pictures.overlays import background, overlay
 from equigrad.analysis.pictures.thumbnails import thumbnail
-from equigrad.analysis.report.examples import NUM_IMAGES, Answer, Example
+from equigrad.analysis.report.examples import Answer, Example
 from equigrad.data.images.sources import ImageSource
 from equigrad.data.segmentation.data import SegmentationData
 from equigrad.tasks.examples.wanted import Wanted
@@ -25,12 +25,13 @@ LabelMap = NDArray[np.int64]
 
 _SIDE = 256  # pixels
 _MAX_IMAGES = 300  # whose label maps are looked at
+_NUM_PREDICTED = 8  # images of each category that the runs are asked about
 
 
 def find(
     folders: Sequence[Path], recipes: Sequence[SegmentationRecipe], wanted: Sequence[Wanted]
 ) -> list[list[Example]]:
-    """For each category the images with the most of its pixels."""
+    """For each category, of the images with the most of its pixels, those that show its change best."""
     _, test_set = recipes[0].data.load()
     images = _images_of([category.label for category in wanted], test_set.data)
     models = [predictor(recipe, folder) for folder, recipe in zip(folders, recipes, strict=True)]
@@ -42,7 +43,7 @@ def _images_of(labels: Sequence[int], data: SegmentationData) -> list[list[int]]
     chosen = np.linspace(0, len(data) - 1, min(len(data), _MAX_IMAGES)).astype(np.int64)
     maps = (data.read_labels(int(index)) for index in chosen)
     shares = np.array([[np.count_nonzero(labelled == label) for label in labels] for labelled in maps])
-    best = [chosen[np.argsort(-column, kind="stable")][:NUM_IMAGES] for column in shares.T]
+    best = [chosen[np.argsort(-column, kind="stable")][:_NUM_PREDICTED] for column in shares.T]
     return [[int(index) for index in own if _has(data, index, label)] for own, label in zip(best, labels, strict=True)]
 
 
