@@ -82,10 +82,7 @@ def add_negatives(
         if num_temporaries and (not temporaries or temporaries[0].shape != entries.shape):
             temporaries = []  # those of another shape go before new ones come
             temporaries = [torch.empty_like(entries, dtype=run.dtype) for _ in range(num_temporaries)]
-        if run.workspace is None:
-            work = temporaries[-1]
-        else:
-            work = run.workspace if is_whole else run.workspace[block.entries]
+        work = temporaries[-1] if run.workspace is None else run.workspace if is_whole else run.workspace[block.entries]
         by_odds = run.is_cpu and factor is None
         while True:
             unit = LOG2_E if by_odds else 1.0
