@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from equigrad.recipes import tiny
@@ -36,3 +36,25 @@ def test_a_run_is_finished_when_it_has_its_evaluation(tmp_path):
     Path(tmp_path, run.name).mkdir()
     Path(tmp_path, run.name, "evaluation.json").write_text("{}")
     assert run.is_finished(tmp_path)
+
+
+@dataclass(frozen=True)
+class EarlierPart:
+    size: int = 3
+
+
+@dataclass(frozen=True)
+class LaterPart:
+    size: int = 3
+    colour: str = "grey"
+
+
+def test_a_setting_that_is_new_does_not_change_the_name():
+    LaterPart.__name__ = EarlierPart.__name__
+    recipe = tiny.ce()
+    earlier, later, changed = (
+        planned_run(Wanted(replace(recipe, backbone=part), None, False), 0).name
+        for part in (EarlierPart(4), LaterPart(4), LaterPart(4, "red"))
+    )
+    assert earlier == later
+    assert changed != later

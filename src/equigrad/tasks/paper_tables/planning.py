@@ -3,12 +3,11 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from equigrad.run_files import EVALUATION
-from equigrad.settings import to_json
 from equigrad.tasks.run_folder import Recipe
 
 
@@ -65,6 +64,21 @@ def in_order(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 def _digest(recipe: Any, start: PlannedRun | None) -> str:
     """The same for the same settings, whatever they are called in a table."""
     training = replace(recipe.training, seed=0, num_workers=0)
-    settings = to_json(replace(recipe, training=training, init=None, device="auto"))
+    settings = _changed(replace(recipe, training=training, init=None, device="auto"))
     content = json.dumps([settings, None if start is None else start.name.rpartition("_")[0]], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _changed(value: Any) -> Any:
+    """Settings as JSON, without those at their default: a setting that is new in a version leaves runs their names."""
+    if is_dataclass(value):
+        found = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = {each.name for each in fields(value) if found[each.name] != _default(each)}
+        return {"type": type(value).__name__, **{name: _changed(found[name]) for name in sorted(changed)}}
+    if isinstance(value, tuple):
+        return [_changed(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
