@@ -21,6 +21,7 @@ from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.video import video_writer
 from images_on_disk import write_images, zip_folder
 from integrations.yolo_scenes import write_scenes
+from scripts import ROOT
 from segmentation_on_disk import write_pair, write_set
 from small_detection_data import TEST, annotated, write_small_data
 
@@ -81,12 +82,14 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/meter.py": ["--classes", "10", "--images", "2", "--size", "32", "--repeats", "1"],
     "benchmarks/ranks.py": ["--classes", "10", "--repeats", "2"],
     "benchmarks/segmentation.py": ["--rounds", "1", "--batch-size", "2"],
+    "benchmarks/training_time.py": ["--rounds", "1", "--size", "64", "--only", "classification"],
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
     "examples/category_folders.py": [],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
     "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
     "examples/own_loop.py": ["--steps", "3"],
+    "examples/paper_claims.py": [],
     "examples/seed_table.py": [],
     "examples/segmentation_by_heart.py": ["--images", "2", "--steps", "2"],
     "examples/segmentation_overlays.py": ["--images", "1"],
@@ -441,6 +444,10 @@ PAGES: dict[str, PageSetup] = {
             "equigrad train own_data:classification": OWN_IMAGES,
         },
         not_run={"equigrad predict runs/objects --camera": "needs a camera"},
+    ),
+    "docs/evidence/README.md": PageSetup(
+        write=lambda folder: shutil.copytree(ROOT / "docs/evidence/tables", folder / "docs/evidence/tables"),
+        not_run={"equigrad table ": "trains for two hours; tests/commands/test_table.py has short ones"},
     ),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
     "docs/evidence/one_stage.md": PageSetup(
