@@ -232,7 +232,7 @@ class GradientStatistics(BatchedState):
 def _is_moderate(call: RecordedCall, share: Tensor | float) -> bool:
     """Whether no entry of a call is NaN or above 1e200: one number for each tensor says so."""
     squares = call.positive.dot(call.positive).item() + call.negative.dot(call.negative).item()
-    return squares < 1e200 and share < 1e100
+    return bool(squares < 1e200 and share < 1e100)
 
 
 def _share(divisor: Tensor | float | None, like: Tensor, micro_batches: int) -> Tensor | float:

@@ -81,8 +81,11 @@ def add_negatives(
         num_temporaries = (0 if focus is None else 2) + (run.workspace is None)
         if num_temporaries and (not temporaries or temporaries[0].shape != entries.shape):
             temporaries = []  # those of another shape go before new ones come
-            temporaries = [torch.empty_like(entries, dtype=run.dtype) for _ in range(num_temporaries)]
-        work = temporaries[-1] if run.workspace is None else run.workspace if is_whole else run.workspace[block.entries]
+            # In one allocation: the C library gives the memory of several back to the system after every step.
+            shape = (num_temporaries, *entries.shape)
+            temporaries = list(torch.empty(shape, dtype=run.dtype, device=entries.device).unbind())
+        memory = temporaries[-1] if run.workspace is None else run.workspace
+        work = memory if is_whole or run.workspace is None else memory[block.entries]
         by_odds = run.is_cpu and factor is None
         while True:
             unit = LOG2_E if by_odds else 1.0
@@ -100,7 +103,7 @@ def add_negatives(
 
             if focus is not None:
                 terms = _focal_by_odds if by_odds else _stable_focal
-                loss, slope = terms(logits, focus, *temporaries[:2], modulation.is_constant)
+                loss, slope = terms(logits, focus, temporaries[0], temporaries[1], modulation.is_constant)
             elif by_odds:
                 # One logarithm for eight samples, that of their product: (1 + u)(1 + v) = 1 + u + v + u v.
                 loss, size = logits.exp2_(), logits.shape[dim]
