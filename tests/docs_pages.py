@@ -84,6 +84,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
     "examples/category_folders.py": [],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
+    "examples/detection_threshold.py": [],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
     "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
     "examples/own_loop.py": ["--steps", "3"],
@@ -350,6 +351,7 @@ PAGES: dict[str, PageSetup] = {
         write=write_compared,
         shorter={
             "equigrad compare photos --trained": [*COMPARED_IMAGES, "--batch-size", "7"],
+            "equigrad compare train.json --test test.json --images images --task multi_label": COMPARED_IMAGES,
             "equigrad compare train.json": COMPARED_OBJECTS,
             "equigrad compare scenes": COMPARED_MAPS,
             "equigrad compare ": COMPARED_IMAGES,

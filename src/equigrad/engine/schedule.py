@@ -193,7 +193,7 @@ class EnoughSteps:
 
     def num_epochs(self, steps_per_epoch: int) -> int:
         """Length in epochs."""
-        return max(self.min_epochs, math.ceil(self.min_steps / steps_per_epoch))
+        return max(self.min_epochs, math.ceil(self.min_steps / max(steps_per_epoch, 1)))
 
     def describe(self) -> str:
         """A few words for the user."""
