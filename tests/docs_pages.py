@@ -144,7 +144,7 @@ def write_own_data(folder: Path) -> None:
     write_small_data(folder / "objects")
     (folder / "labels").mkdir()
     for name in ("train", "test"):
-        rows = "cat/0.png,cat;dog\ndog/0.png,dog\neel/0.png,\n" if name == "train" else "cat/1.png,cat\ndog/1.png,dog\n"
+        rows = f"{name}/cat/0.png,cat;dog\n{name}/dog/0.png,dog\n{name}/eel/0.png,\n"
         (folder / "labels" / f"{name}.csv").write_text(f"image,categories\n{rows}")
     page = (Path(__file__).parents[1] / "docs" / "own_data.md").read_text()
     (folder / "plants.py").write_text(page.partition("```python\n")[2].partition("```")[0])
