@@ -16,7 +16,7 @@ def inside(path: str, field: str) -> str:
     """Return the path; ValueError if it would leave the folder of images, on any operating system."""
     parts = re.split(r"[/\\]", path)
     if parts[0] == "" or ".." in parts or _FOREIGN.search(path):
-        raise ValueError(f"{field}: expected a path inside the folder of images, without .., got {path!r:.100}")
+        raise ValueError(f"{field}: expected a path inside the folder of images, got {path!r:.100}")
     return path
 
 
