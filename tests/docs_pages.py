@@ -86,6 +86,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/segmentation_memory.py": ["--shape", "2x5x32x32", "--losses", "CrossEntropyLoss", "--modes", "tiled"],
     "examples/category_folders.py": [],
     "examples/compare_losses.py": ["--epochs", "1", "--seeds", "1", "--losses", "CE", "tau-norm"],
+    "examples/detection_threshold.py": [],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
     "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
     "examples/own_loop.py": ["--steps", "3"],
@@ -146,7 +147,7 @@ def write_own_data(folder: Path) -> None:
     write_small_data(folder / "objects")
     (folder / "labels").mkdir()
     for name in ("train", "test"):
-        rows = "cat/0.png,cat;dog\ndog/0.png,dog\neel/0.png,\n" if name == "train" else "cat/1.png,cat\ndog/1.png,dog\n"
+        rows = f"{name}/cat/0.png,cat;dog\n{name}/dog/0.png,dog\n{name}/eel/0.png,\n"
         (folder / "labels" / f"{name}.csv").write_text(f"image,categories\n{rows}")
     page = (Path(__file__).parents[1] / "docs" / "own_data.md").read_text()
     (folder / "plants.py").write_text(page.partition("```python\n")[2].partition("```")[0])
@@ -353,6 +354,7 @@ PAGES: dict[str, PageSetup] = {
         write=write_compared,
         shorter={
             "equigrad compare photos --trained": [*COMPARED_IMAGES, "--batch-size", "7"],
+            "equigrad compare train.json --test test.json --images images --task multi_label": COMPARED_IMAGES,
             "equigrad compare train.json": COMPARED_OBJECTS,
             "equigrad compare scenes": COMPARED_MAPS,
             "equigrad compare ": COMPARED_IMAGES,

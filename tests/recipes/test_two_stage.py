@@ -70,7 +70,7 @@ def test_settings_are_the_published_ones(name, length, decays):
     assert (training.optimizer.lr, training.optimizer.momentum, training.optimizer.weight_decay) == (0.02, 0.9, 1e-4)
     assert (training.batch_size, training.max_grad_norm) == (16, None)
     assert (schedule.epochs, schedule.decay.milestones) == (length, decays)
-    assert [schedule.warmup.factor(step, 6212) for step in (0, 500)] == [0.001, 1.0]
+    assert [schedule.factor(step, 6212, total=6212 * length) for step in (0, 500)] == [0.001, 1.0]
     assert recipe.data.benchmark == "lvis"
     assert not recipe.data.keep_empty
     assert not recipe.detector.class_agnostic

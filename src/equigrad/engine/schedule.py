@@ -137,7 +137,7 @@ class Warmup:
     """A gentle start: the factor grows from `start` to 1 and multiplies the decay.
 
     Args:
-        length: 0 for none.
+        length: in `unit`; 0 for none.
         unit: of the length, "steps", "epochs" or "share" (of the whole training, 0.1 is a tenth of it).
         shape: "linear", "quadratic", or "constant" (stays at `start`, then jumps).
         start: factor of the first step.
@@ -180,8 +180,8 @@ class EnoughSteps:
     """At least some epochs and some steps: few samples are seen more often, until a training gets anywhere.
 
     Args:
-        min_epochs: which decide with many samples.
-        min_steps: which decide with few, rounded up to whole epochs.
+        min_epochs: least number of epochs, which decides with many samples.
+        min_steps: least number of steps, which decides with few samples, rounded up to whole epochs.
     """
 
     min_epochs: int

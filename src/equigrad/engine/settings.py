@@ -32,12 +32,12 @@ class TrainSettings:
         on_error: what to do about a sample that cannot be read: "stop" or "skip".
         seed: of augmentation and dropout.
         log_every: steps between two lines of the log.
-        checkpoint_every: steps between two checkpoints; None is an epoch, several where `schedule.length` adds epochs.
+        checkpoint_every: steps between two checkpoints; none is an epoch, several where `schedule.length` adds epochs.
         keep_checkpoints: how many of them stay.
         keep_best: also keep that of the best evaluation, by the first metric, as `checkpoints/best.pt`.
         statistics_every: steps between two snapshots of the gradient statistics; None is 50 in the run.
         evaluate_every: epochs between two evaluations, more where `schedule.length` adds epochs; there is always one at
-            the end, and with None only that one.
+            the end, and with none only that one.
     """
 
     optimizer: SGD | AdamW

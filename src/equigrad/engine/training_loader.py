@@ -35,7 +35,8 @@ def training_loader(
         pin_memory=fabric.device.type == "cuda",
     )
     if loader.steps_per_epoch() < 1:
-        raise EngineError(f"an epoch of {len(sampler)} samples does not fill a batch of {settings.batch_size}")
+        remedy = f"; --batch-size {len(sampler)} or less" if len(sampler) else ""
+        raise EngineError(f"an epoch of {len(sampler)} samples does not fill a batch of {settings.batch_size}{remedy}")
     return loader
 
 
