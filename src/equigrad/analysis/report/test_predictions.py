@@ -80,8 +80,10 @@ def read_test_predictions(folder: Path, categories: Categories) -> TestPredictio
     try:
         if "confusion" in arrays:
             return _of_pixels(arrays["confusion"], position)
-        return _of_images(arrays, position) if arrays["labels"].ndim == 1 else None  # not with several labels an image
-    except (IndexError, KeyError, TypeError, ValueError):
+        if not {"labels", "top", "scores"} <= arrays.keys() or arrays["labels"].ndim > 1:  # several labels an image
+            return None
+        return _of_images(arrays, position)
+    except (IndexError, TypeError, ValueError):
         raise ValueError(
             f"{file}: expected labels, top and scores of {len(categories)} categories, or confusion"
         ) from None
