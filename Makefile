@@ -15,7 +15,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesse
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000
 
-.PHONY: demo page-pictures lint quick quick-tests quick-pythons test test-gpu test-integrations integrations exactness fuzz faults benchmark clean
+.PHONY: demo page-pictures page-speed lint quick quick-tests quick-pythons test test-gpu test-integrations integrations exactness fuzz faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -23,6 +23,10 @@ demo: $(VENV)/train.done
 # The pictures of the page in README.md, from the page of the demo; needs Chromium.
 page-pictures: $(VENV)/dev.done demo
 	$(BIN)/python -m tests.page_pictures runs/demo/report.html docs/figures
+
+# The table of docs/page.md: size of a page of thousands of categories, and how long it takes.
+page-speed: $(VENV)/dev.done
+	$(BIN)/python -m tests.page_speed
 
 lint: $(VENV)/dev.done
 	$(BIN)/ruff check .

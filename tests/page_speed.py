@@ -1,4 +1,4 @@
-"""Size of a page of many categories, and how long it takes: python -m tests.page_speed (the table of docs/page.md)."""
+"""Size of a page of many categories, and how long it takes: `make page-speed`, the table of docs/page.md."""
 
 import sys
 import tempfile

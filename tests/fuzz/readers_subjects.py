@@ -521,6 +521,9 @@ def is_scene(folder: Path, result: Any) -> bool:
 # Runs
 
 
+RUN_FILES = ("recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json", "predictions/test.npz")
+
+
 def write_run(folder: Path) -> None:
     named = load_recipe("tiny:segmentation", ["method=ce"])
     recipe = {
@@ -541,6 +544,10 @@ def write_run(folder: Path) -> None:
         np.savez(
             stream, steps=np.array([1, 3]), **{"loss.statistics.positive": sums, "loss.statistics.negative": sums + 1}
         )
+    (folder / "predictions").mkdir(exist_ok=True)
+    with (folder / "predictions" / "test.npz").open("wb") as stream:
+        images = {"labels": np.array([0, 1]), "top": np.array([[0, 1], [0, 1]]), "scores": np.array([[0.9, 0.1]] * 2)}
+        np.savez(stream, **images)
     rows = [
         {"name": "cat", "count": 9, "group": "many", "IoU": 0.5},
         {"name": "dog", "count": 1, "group": "few", "IoU": None},
@@ -616,7 +623,7 @@ SUBJECTS = {
     "scene parsing": Subject(
         ("objectInfo.csv", "annotations/training/a.png"), write_scene_parsing, read_scene_files, is_scene
     ),
-    "run": Subject(("recipe.json", "metrics.jsonl", "statistics.npz", "evaluation.json"), write_run, read_run, is_run),
+    "run": Subject(RUN_FILES, write_run, read_run, is_run),
     "settings": Subject(("recipe.json",), write_run, read_settings, is_recipe),
     "categories": Subject(("categories.json",), write_run, read_categories, are_categories),
 }

@@ -145,7 +145,8 @@ def _changes(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> lis
         return []
     texts = {name: f"{name} {points(run.result[name], base.result[name])} points" for name in changed}
     largest = max(groups, key=lambda name: changed[name], default=None)
-    return [texts[headline], *([f"the largest change is {texts[largest]}"] if largest else [])]
+    is_shown = largest is not None and points(run.result[largest], base.result[largest]) != "0.0"
+    return [texts[headline], *([f"the largest change is {texts[largest]}"] if largest and is_shown else [])]
 
 
 def _result_table(comparison: Comparison, names: Sequence[str], caption: str) -> Html:

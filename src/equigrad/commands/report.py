@@ -3,8 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from equigrad.commands.unfinished_runs import note_unfinished
+
+if TYPE_CHECKING:
+    from equigrad.analysis.report.examples import FindExamples
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -12,13 +16,24 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("report", help="one HTML page comparing runs")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="FILE")
+    parser.add_argument(
+        "--no-images", action="store_true", help="a page without test images, which not everybody may see"
+    )
     parser.set_defaults(function=report)
 
 
 def report(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Write the page and print its path."""
     from equigrad.analysis import write_report
-    from equigrad.tasks.examples.find import find_examples
 
     note_unfinished(parsed.runs)
+    with_images = len(parsed.runs) > 1 and not parsed.no_images
+    find_examples = _example_finder() if with_images else None
     print(write_report(parsed.runs, parsed.output, command=command, find_examples=find_examples))
+
+
+def _example_finder() -> "FindExamples":
+    """Needs torch, which takes seconds to import."""
+    from equigrad.tasks.examples.find import find_examples
+
+    return find_examples

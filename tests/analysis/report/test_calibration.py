@@ -6,7 +6,7 @@ from analysis.run_folders import predictions, write_run
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
 from equigrad.analysis.report.calibration import calibration_error, calibration_table, reliability
-from equigrad.analysis.report.test_predictions import read_test_predictions
+from equigrad.analysis.report.predictions import read_test_predictions
 from equigrad.evaluation.classification import calibration_error as evaluated_error
 
 

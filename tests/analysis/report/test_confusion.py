@@ -4,7 +4,7 @@ from analysis.run_folders import predictions, recognition, statistics, write_run
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
 from equigrad.analysis.report.confusion import confusion_tables
-from equigrad.analysis.report.test_predictions import read_test_predictions
+from equigrad.analysis.report.predictions import read_test_predictions
 
 
 def tables_of(*folders):

@@ -1,8 +1,8 @@
 from analysis.run_folders import NAMES, evaluation, predictions, recognition, statistics, write_run
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
+from equigrad.analysis.report.predictions import read_test_predictions
 from equigrad.analysis.report.script_data import script_data_of
-from equigrad.analysis.report.test_predictions import read_test_predictions
 
 
 def data_of(*folders):

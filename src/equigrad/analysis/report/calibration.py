@@ -10,7 +10,7 @@ from equigrad.analysis.comparison import Categories, Comparison
 from equigrad.analysis.findings import run_label
 from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, table
-from equigrad.analysis.report.test_predictions import ClassifiedImages, TestPredictions
+from equigrad.analysis.report.predictions import ClassifiedImages, RunPredictions
 from equigrad.analysis.rounding import percent
 
 NUM_BINS = 15  # of equal width, as in the ECE of the evaluation
@@ -27,7 +27,7 @@ def reliability(images: ClassifiedImages, categories: Categories) -> list[list[t
     return found
 
 
-def calibration_table(comparison: Comparison, predictions: Sequence[TestPredictions | None]) -> Html:
+def calibration_table(comparison: Comparison, predictions: Sequence[RunPredictions | None]) -> Html:
     """ECE of all test images and of those of each group."""
     rows = []
     for run, found in zip(comparison.runs, predictions, strict=True):

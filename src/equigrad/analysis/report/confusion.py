@@ -8,13 +8,13 @@ from equigrad.analysis.comparison import Comparison
 from equigrad.analysis.findings import run_label, starving
 from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, table
-from equigrad.analysis.report.test_predictions import TestPredictions
+from equigrad.analysis.report.predictions import RunPredictions
 from equigrad.analysis.rounding import ABSENT, percent
 
 _NUM_CATEGORIES = 12
 _NUM_TAKERS = 3
 
-Predictions = Sequence[TestPredictions | None]  # of each run
+Predictions = Sequence[RunPredictions | None]  # of each run
 
 
 def confusion_tables(comparison: Comparison, predictions: Predictions) -> Html:
@@ -71,7 +71,7 @@ def _starved(comparison: Comparison, predictions: Predictions) -> Ints:
     return chosen
 
 
-def _takers(comparison: Comparison, found: TestPredictions, category: int) -> Html:
+def _takers(comparison: Comparison, found: RunPredictions, category: int) -> Html:
     size = len(comparison.categories)
     total, right = int(found.totals(size)[category]), int(found.right(size)[category])
     if not total:

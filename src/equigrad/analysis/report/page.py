@@ -11,9 +11,9 @@ from equigrad.analysis.markup import Html, listing, resource, script_data, write
 from equigrad.analysis.report.calibration import calibration_table
 from equigrad.analysis.report.confusion import confusion_tables
 from equigrad.analysis.report.examples import Examples, FindExamples, changed_categories, example_section
+from equigrad.analysis.report.predictions import RunPredictions, read_test_predictions
 from equigrad.analysis.report.script_data import script_data_of
 from equigrad.analysis.report.seeds import seed_table
-from equigrad.analysis.report.test_predictions import TestPredictions, read_test_predictions
 
 _MAX_CHECKS = 12
 _SCRIPTS = ("charts.js", "table.js", "page.js")
@@ -77,7 +77,7 @@ def write_comparison(
 
 
 def _fields(
-    comparison: Comparison, predictions: Sequence[TestPredictions | None], title: str, command: Sequence[str]
+    comparison: Comparison, predictions: Sequence[RunPredictions | None], title: str, command: Sequence[str]
 ) -> dict[str, object]:
     data = script_data_of(comparison, predictions)
     has = {field: any(field in run for run in data["runs"]) for field in ("won", "ratio", "reliability", "loss")}

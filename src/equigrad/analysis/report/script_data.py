@@ -9,7 +9,7 @@ from equigrad.analysis import findings
 from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
 from equigrad.analysis.history import Floats, Ints, RecognitionOverTime, StatisticsOverTime
 from equigrad.analysis.report.calibration import reliability
-from equigrad.analysis.report.test_predictions import TestPredictions
+from equigrad.analysis.report.predictions import RunPredictions
 from equigrad.analysis.rounding import changes, percents, significant
 
 _MAX_SLIDER_STEPS = 16
@@ -17,7 +17,7 @@ _MAX_SLIDER_VALUES = 400_000  # of all runs, categories and steps
 _MAX_CURVE_STEPS = 200
 
 
-def script_data_of(comparison: Comparison, predictions: Sequence[TestPredictions | None]) -> dict[str, Any]:
+def script_data_of(comparison: Comparison, predictions: Sequence[RunPredictions | None]) -> dict[str, Any]:
     """Everything the script needs; runs have null for what they did not record."""
     categories = comparison.categories
     steps = _slider_steps(comparison)
@@ -54,7 +54,7 @@ def _slider_steps(comparison: Comparison) -> Ints:
 
 
 def _run_data(
-    comparison: Comparison, run: ComparedRun, predictions: TestPredictions | None, steps: Ints
+    comparison: Comparison, run: ComparedRun, predictions: RunPredictions | None, steps: Ints
 ) -> dict[str, Any]:
     first = comparison.runs[0]
     found: dict[str, Any] = {"name": run.name}

@@ -79,7 +79,7 @@ class _Drawing:
         rows = np.flatnonzero((run.images == image) & (run.scores >= threshold))
         truth = self._true_boxes(image, label)
         if not len(rows) or not len(truth):
-            return rows[:0]
+            return np.zeros(0, dtype=np.int64)
         overlap = mask_api.iou(run.boxes[rows], truth, np.zeros(len(truth), np.uint8)).max(axis=1)
         near = rows[overlap >= _MIN_IOU]
         ordered: NDArray[np.int64] = near[np.argsort(-run.scores[near], kind="stable")]
@@ -88,7 +88,8 @@ class _Drawing:
     def _true_rows(self, image: int, label: int) -> NDArray[np.int64]:
         rows = self.test_set.data.annotations_of(image)
         own = (self.test_set.data.labels[rows] == label) & self.test_set.is_target[rows]
-        return rows.start + np.flatnonzero(own)
+        found: NDArray[np.int64] = np.flatnonzero(own) + rows.start
+        return found
 
     def _true_boxes(self, image: int, label: int) -> NDArray[np.float64]:
         """(K, 4) x, y, width, height."""

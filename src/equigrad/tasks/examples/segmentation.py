@@ -64,7 +64,7 @@ def _example(
 ) -> tuple[Example, list[float]]:
     """The image with the label maps of all runs, and the share of the category's pixels that each finds."""
     truth = np.asarray(data.read_labels(index)).astype(np.int64)
-    photo = data.read_image(index, stated=truth.shape)  # type: ignore[arg-type]
+    photo = data.read_image(index, stated=truth.shape)
     answers, shares = [], []
     for model in models:
         (prediction,) = model([ImageSource(pixels=photo)])
@@ -73,7 +73,7 @@ def _example(
         union = np.count_nonzero((truth == label) | ((said == label) & (truth >= 0)))
         iou = np.count_nonzero((truth == label) & (said == label)) / union
         text = f"{100 * shares[-1]:.0f} % of its pixels found, IoU {100 * iou:.0f} %"
-        answers.append(Answer(text, iou >= 0.5, _drawn(photo, said, data, label)))
+        answers.append(Answer(text, bool(iou >= 0.5), _drawn(photo, said, data, label)))
     return Example(_drawn(photo, truth, data, label), answers), shares
 
 

@@ -23,13 +23,11 @@ class ClassifiedImages:
 
 
 @dataclass(frozen=True, eq=False)
-class TestPredictions:
+class RunPredictions:
     """Test samples (images, or pixels of a segmenter) by what they are and what the run said.
 
     Categories are numbered in the common order of a comparison. P pairs of a true and a predicted category occur.
     """
-
-    __test__ = False  # its name begins like that of a test
 
     true: Ints  # (P,)
     said: Ints  # (P,)
@@ -65,7 +63,7 @@ class TestPredictions:
         return np.stack([shares[mask].mean(0) if mask.any() else np.full(shares.shape[1], np.nan) for mask in members])
 
 
-def read_test_predictions(folder: Path, categories: Categories) -> TestPredictions | None:
+def read_test_predictions(folder: Path, categories: Categories) -> RunPredictions | None:
     """Those of a classifier or segmenter; None for other runs.
 
     Raises:
@@ -80,21 +78,23 @@ def read_test_predictions(folder: Path, categories: Categories) -> TestPredictio
     try:
         if "confusion" in arrays:
             return _of_pixels(arrays["confusion"], position)
-        return _of_images(arrays, position) if arrays["labels"].ndim == 1 else None  # not with several labels an image
-    except (IndexError, KeyError, TypeError, ValueError):
+        if not {"labels", "top", "scores"} <= arrays.keys() or arrays["labels"].ndim > 1:  # several labels an image
+            return None
+        return _of_images(arrays, position)
+    except (IndexError, TypeError, ValueError):
         raise ValueError(
             f"{file}: expected labels, top and scores of {len(categories)} categories, or confusion"
         ) from None
 
 
-def _of_pixels(confusion: NDArray[Any], position: Ints) -> TestPredictions:
+def _of_pixels(confusion: NDArray[Any], position: Ints) -> RunPredictions:
     if confusion.shape != (len(position),) * 2 or confusion.dtype.kind not in "iu" or (confusion < 0).any():
         raise ValueError
     true, said = np.nonzero(confusion)
-    return TestPredictions(position[true], position[said], confusion[true, said].astype(np.int64))
+    return RunPredictions(position[true], position[said], confusion[true, said].astype(np.int64))
 
 
-def _of_images(arrays: dict[str, NDArray[Any]], position: Ints) -> TestPredictions:
+def _of_images(arrays: dict[str, NDArray[Any]], position: Ints) -> RunPredictions:
     labels, best, confidences = arrays["labels"], arrays["top"][:, 0], arrays["scores"][:, 0].astype(np.float64)
     both = np.concatenate([labels, best])
     if (
@@ -108,4 +108,4 @@ def _of_images(arrays: dict[str, NDArray[Any]], position: Ints) -> TestPredictio
     true, said = position[labels], position[best]
     pairs, count = np.unique(true * len(position) + said, return_counts=True)
     images = ClassifiedImages(true, confidences.clip(0, 1), true == said)
-    return TestPredictions(pairs // len(position), pairs % len(position), count, images)
+    return RunPredictions(pairs // len(position), pairs % len(position), count, images)

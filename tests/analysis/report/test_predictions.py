@@ -4,7 +4,7 @@ import pytest
 from analysis.run_folders import predictions, write_run
 from equigrad.analysis.comparison import compare
 from equigrad.analysis.history import RunHistory
-from equigrad.analysis.report.test_predictions import read_test_predictions
+from equigrad.analysis.report.predictions import read_test_predictions
 
 
 def read(folder):
@@ -51,6 +51,7 @@ def test_categories_are_in_the_order_of_the_comparison(tmp_path):
 
 def test_runs_of_other_tasks_have_none(tmp_path):
     assert read(write_run(tmp_path / "plain")) is None
+    assert read(write_run(tmp_path / "other", predictions={"features": np.zeros(3)})) is None
     many = {
         "labels": np.zeros((2, 6), dtype=np.int64),
         "top": np.zeros((2, 1), dtype=np.int64),
@@ -64,13 +65,12 @@ def test_runs_of_other_tasks_have_none(tmp_path):
     [
         {"labels": np.array([6]), "top": np.array([[0]]), "scores": np.array([[1.0]])},
         {"labels": np.array([0]), "top": np.array([[-1]]), "scores": np.array([[1.0]])},
-        {"labels": np.array([0]), "top": np.array([[0]])},
         {"labels": np.array([0]), "top": np.array([[0]]), "scores": np.array([[np.nan]])},
         {"labels": np.array([0, 1]), "top": np.array([[0]]), "scores": np.array([[1.0]])},
         {"confusion": np.zeros((5, 6), dtype=np.int64)},
         {"confusion": np.full((6, 6), -1)},
     ],
-    ids=["label", "prediction", "missing", "nan", "length", "shape", "negative"],
+    ids=["label", "prediction", "nan", "length", "shape", "negative"],
 )
 def test_a_broken_file_gets_one_line(tmp_path, wrong):
     with pytest.raises(ValueError, match=r"test\.npz: expected labels, top and scores of 6 categories"):
