@@ -19,7 +19,7 @@ _AGAINST = {
     "power2": "softmax_eql",
     "power25": "softmax_eql",
 }
-COMPARED = [Table(data, "classification", _AGAINST, data) for data in ("caltech", "characters", "leaves")]
+COMPARED = [Table(data, "classification", _AGAINST, data) for data in ("caltech", "characters")]
 
 if __name__ == "__main__":
     main(__doc__, Path("runs/advice"), compared=COMPARED)

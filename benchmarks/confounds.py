@@ -19,11 +19,14 @@ from simulated_heads import (
     BCE,
     BCE_OBJECTNESS,
     CE,
+    CE_BACKGROUND,
+    CE_OBJECTNESS,
     EFL,
     FL,
     SIGMOID_EQL,
     SIGMOID_EQL_OBJECTNESS,
     SOFTMAX_EQL,
+    SOFTMAX_EQL_OBJECTNESS,
     grad_blocking,
     softmax_eql,
 )
@@ -31,10 +34,9 @@ from simulations import Simulation, main
 from torch import Tensor
 
 
-def repeat_factor(counts: Tensor, threshold: float = 0.001) -> Tensor:
-    """How often repeat-factor sampling draws each category of a set with one category an image."""
-    shares = counts / counts.sum()
-    return shares * (threshold / shares).sqrt().clamp(min=1)
+def repeat_factor(counts: Tensor) -> Tensor:
+    """How often repeat-factor sampling draws each category; those below 100 images are repeated, as on LVIS."""
+    return counts * (100 / counts).sqrt().clamp(min=1)
 
 
 _LOSSES = {"CE": CE, "Balanced Softmax": BALANCED_SOFTMAX, "Softmax-EQL": SOFTMAX_EQL}
@@ -57,9 +59,14 @@ _OBJECTNESS = {
     "Sigmoid-EQL without objectness": SIGMOID_EQL,
     "Sigmoid-EQL": SIGMOID_EQL_OBJECTNESS,
 }
+_SOFTMAX_OBJECTNESS = {
+    "CE": CE_BACKGROUND,
+    "CE, objectness": CE_OBJECTNESS,
+    "Softmax-EQL": SOFTMAX_EQL_OBJECTNESS,
+}
 _SAMPLERS = {
     f"{loss}, {name}" if name else loss: replace(head, frequencies=frequencies)
-    for loss, head in {**_LOSSES, "BCE": BCE, "Sigmoid-EQL": SIGMOID_EQL}.items()
+    for loss, head in _LOSSES.items()
     for name, frequencies in {"": None, "RFS": repeat_factor, "class-balanced": torch.ones_like}.items()
 }
 _STREAM = {**_LOSSES, "Softmax-EQL, half_life 50": softmax_eql(1.0, half_life=50.0)}
@@ -67,13 +74,12 @@ _EASY = {"BCE": BCE, "Grad-Blocking": grad_blocking(100), "Sigmoid-EQL without o
 
 _BY_CE = dict.fromkeys(("Balanced Softmax", "Softmax-EQL", "Softmax-EQL, half_life 50"), "CE")
 _BY_BCE = dict.fromkeys(("Grad-Blocking", "Sigmoid-EQL without objectness"), "BCE")
-_PLACES, _OPENIMAGES = MIXTURES["places_lt"], MIXTURES["openimages_rois"]
-_SHORT = replace(_OPENIMAGES, steps=500)
+_PLACES, _ROIS, _ANCHORS = MIXTURES["places_100"], MIXTURES["rois_100"], MIXTURES["anchors_100"]
 
 SIMULATIONS = {
-    "classifier_places_lt": Simulation(_PLACES, _CLASSIFIERS, {f"{loss}, cosine": loss for loss in _LOSSES}),
+    "classifier_places": Simulation(_PLACES, _CLASSIFIERS, {f"{loss}, cosine": loss for loss in _LOSSES}),
     "objectness": Simulation(
-        _OPENIMAGES,
+        _ROIS,
         _OBJECTNESS,
         {
             "BCE, objectness": "BCE",
@@ -81,16 +87,17 @@ SIMULATIONS = {
             "Sigmoid-EQL": "Sigmoid-EQL without objectness",
         },
     ),
-    "optimizer": Simulation(
-        MIXTURES["openimages_anchors"], _OPTIMIZERS, {f"EFL, {name}": f"FL, {name}" for name in ("SGD", "AdamW")}
+    "objectness_softmax": Simulation(
+        _ROIS, _SOFTMAX_OBJECTNESS, {"CE, objectness": "CE", "Softmax-EQL": "CE, objectness"}
     ),
+    "optimizer": Simulation(_ANCHORS, _OPTIMIZERS, {f"EFL, {name}": f"FL, {name}" for name in ("SGD", "AdamW")}),
     "sampler": Simulation(_PLACES, _SAMPLERS, {name: name.partition(",")[0] for name in _SAMPLERS}, TrainingSet),
     "undisturbed": Simulation(_PLACES, _LOSSES, _BY_CE),
     "redundant": Simulation(_PLACES, _LOSSES, _BY_CE, Redundant),
     "label_noise": Simulation(_PLACES, _LOSSES, _BY_CE, LabelNoise),
     "drift": Simulation(_PLACES, _STREAM, _BY_CE, Drifting),
-    "hard_negatives": Simulation(_SHORT, _EASY, _BY_BCE),
-    "easy_negatives": Simulation(_SHORT, _EASY, _BY_BCE, EasyNegatives),
+    "hard_negatives": Simulation(_ROIS, _EASY, _BY_BCE),
+    "easy_negatives": Simulation(_ROIS, _EASY, _BY_BCE, EasyNegatives),
 }
 
 _NAMES = ("ce", "balanced_softmax", "softmax_eql")

@@ -53,8 +53,16 @@ def measure_row(folder: Path, method: str, seed: int, measure: Callable[[], tupl
     evaluation.save(row)
 
 
+def finished_seeds(table: Table, folder: Path, most: int) -> int:
+    """Seeds that all methods of a table have."""
+    rows = ComparisonFolder(folder, table.task, None)
+    seeds = range(most)
+    is_finished = (all(rows.is_finished(_file_name(method), seed) for method in table.against) for seed in seeds)
+    return next((seed for seed, finished in enumerate(is_finished) if not finished), most)
+
+
 def records(table: Table, folder: Path, num_seeds: int) -> list[dict[str, str | float]]:
-    """A record for each method and column of a table, in per cent."""
+    """A record for each method and column of a table, in per cent; no interval with one seed."""
     methods = list(table.against)
     rows = ComparisonFolder(folder, table.task, None)
     compared = rows.load([_file_name(method) for method in methods], num_seeds)
@@ -63,7 +71,7 @@ def records(table: Table, folder: Path, num_seeds: int) -> list[dict[str, str | 
     for index, (method, other) in enumerate(table.against.items()):
         facts = {"table": table.name, "method": method, "against": "" if other == method else other, "seeds": num_seeds}
         for column, heading in enumerate(compared.columns):
-            if column == 0 and np.array_equal(compared.means[:, 0], compared.means[:, CATEGORY_MEAN]):
+            if column == 0 and np.allclose(compared.means[:, 0], compared.means[:, CATEGORY_MEAN]):
                 continue  # a balanced test set
             numbers = [compared.means[index, column], compared.spreads[index, column]]
             if other != method:
@@ -74,7 +82,8 @@ def records(table: Table, folder: Path, num_seeds: int) -> list[dict[str, str | 
         ratios = [rows.row(_file_name(method), seed) / RATIO for seed in range(num_seeds)]
         if all(file.exists() for file in ratios):
             values = [json.loads(file.read_text()) for file in ratios]
-            found.append({**facts, "column": "G", **_rounded([np.mean(values), np.std(values, ddof=1)])})
+            spread = np.std(values, ddof=1) if num_seeds > 1 else np.nan
+            found.append({**facts, "column": "G", **_rounded([np.mean(values), spread])})
     return found
 
 
@@ -108,7 +117,7 @@ def _cell(record: Record) -> str:
         return f"{mean:.2f}"
     if np.isnan(difference):
         return f"{mean:.1f}"
-    text = difference_and_margin(difference, margin)
+    text = difference_and_margin(difference, margin)  # nothing is above a margin that is nan
     return f"{mean:.1f} (**{text}**)" if abs(difference) > margin else f"{mean:.1f} ({text})"
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equigrad.data.frequency import Counts, load_frequencies, lvis_split, pareto_profile, shot_split
+from equigrad.data.frequency import Counts, load_frequencies, lvis_split, pareto_profile, pick_categories, shot_split
 from equigrad.labels import BACKGROUND
 
 NUM_FEATURES = 32
@@ -157,6 +157,16 @@ def openimages_like() -> Counts:
     return pareto_profile(500, 20_000, 5000, scale=0.02)
 
 
+def places_100() -> Counts:
+    """100 categories with the counts of Places-LT at evenly spaced ranks."""
+    return pick_categories(places_lt(), 100)
+
+
+def openimages_100() -> Counts:
+    """The same of the OpenImages-like profile."""
+    return pick_categories(openimages_like(), 100)
+
+
 # Dense heads start at a higher probability: they have few anchors here, and the focal loss weighs an easy negative by
 # its square.
 MIXTURES = {
@@ -164,7 +174,9 @@ MIXTURES = {
     "lvis_objects": Mixture(lvis_images, spread=0.85, steps=500),
     "inaturalist": Mixture(inaturalist_like, spread=1.0, steps=200, test_count=3),
     "openimages_rois": Mixture(openimages_like, spread=0.8, objects=0.25, steps=1000),
-    "openimages_anchors": Mixture(openimages_like, spread=0.8, objects=0.125, steps=1000, lr=0.5, prior=0.01),
     "lvis_rois": Mixture(lvis_images, spread=0.85, objects=0.25, steps=1000),
     "lvis_anchors": Mixture(lvis_images, spread=0.85, objects=0.125, steps=1000, lr=0.5, prior=0.01),
+    "places_100": Mixture(places_100, spread=0.6, batch_size=256, steps=300, test_count=20),
+    "rois_100": Mixture(openimages_100, spread=0.7, objects=0.25, batch_size=256, steps=400),
+    "anchors_100": Mixture(openimages_100, spread=0.7, objects=0.125, steps=400, lr=0.5, prior=0.01),
 }

@@ -74,6 +74,13 @@ def _bce(counts: Counts) -> equigrad.SigmoidEqualizationLoss:
     return equigrad.SigmoidEqualizationLoss(len(counts), reweight_positive=False, reweight_negative=False)
 
 
+def _with_objectness(power: float) -> Head:
+    return Head(
+        lambda counts: equigrad.WithObjectness(equigrad.SoftmaxEqualizationLoss(len(counts), prior_power=power)),
+        equigrad.SoftmaxObjectnessScores(),
+    )
+
+
 def _efl(focus_scale: float) -> Head:
     return Head(
         lambda counts: equigrad.EqualizedFocalLoss(len(counts), focus_scale=focus_scale), _SIGMOID, by_positives=True
@@ -85,10 +92,7 @@ CE, SOFTMAX_EQL = softmax_eql(0.0), softmax_eql(1.0)
 BALANCED_SOFTMAX = Head(lambda counts: equigrad.BalancedSoftmaxLoss(counts.tolist()))
 LOGIT_ADJUSTMENT = Head(lambda counts: equigrad.LogitAdjustmentLoss(counts.tolist(), strength=1.5))
 CE_BACKGROUND = Head(lambda counts: equigrad.CrossEntropyLoss(), SoftmaxBackgroundScores())
-SOFTMAX_EQL_OBJECTNESS = Head(
-    lambda counts: equigrad.WithObjectness(equigrad.SoftmaxEqualizationLoss(len(counts))),
-    equigrad.SoftmaxObjectnessScores(),
-)
+CE_OBJECTNESS, SOFTMAX_EQL_OBJECTNESS = _with_objectness(0.0), _with_objectness(1.0)
 BCE, SIGMOID_EQL = Head(_bce, _SIGMOID), Head(_sigmoid_eql, _SIGMOID)
 BCE_OBJECTNESS = Head(lambda counts: equigrad.WithObjectness(_bce(counts)), _OBJECTNESS)
 SIGMOID_EQL_OBJECTNESS = Head(lambda counts: equigrad.WithObjectness(_sigmoid_eql(counts)), _OBJECTNESS)

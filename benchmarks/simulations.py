@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import torch
-from evidence_tables import Table, fill_page, markdown, measure_row, read_csv, records
+from evidence_tables import Table, fill_page, finished_seeds, markdown, measure_row, read_csv, records
 from made_features import Drawn, Mixture
 from simulated_heads import Head, measure
 
@@ -69,9 +69,13 @@ def main(
     found = []
     for name in arguments.tables:
         rows = arguments.compared / tables[name].data if tables[name].data else arguments.folder / name
-        if name in simulations:
+        if name in simulations and not arguments.collate:
             run(name, simulations[name], rows, arguments.seeds, arguments.steps)
-        found += records(tables[name], rows, arguments.seeds)
+        num_seeds = finished_seeds(tables[name], rows, arguments.seeds)
+        if num_seeds > 0:
+            found += records(tables[name], rows, num_seeds)
+        else:
+            print(f"{name}: no seed of all its methods is in {rows}")
     file = arguments.folder / "tables.csv" if arguments.page is None else arguments.page.with_suffix(".csv")
     write_table(found, file)
     filled = read_csv(file)
@@ -88,5 +92,6 @@ def _parsed(description: str | None, folder: Path, names: Sequence[str]) -> argp
     parser.add_argument("--tables", nargs="+", default=names, choices=names, metavar="NAME", help="only these")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of each training; another number needs another folder")
+    parser.add_argument("--collate", action="store_true", help="run nothing, make tables of what is there")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="put the tables into this page, CSV beside it")
     return parser.parse_args()

@@ -68,6 +68,9 @@ CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
 
 # What makes a script quick, on whatever page it is; the last value of an option wins.
 SCRIPTS: dict[str, Words] = {
+    "benchmarks/advice.py": ["--seeds", "1"],
+    "benchmarks/class_counts.py": ["--steps", "1", "--seeds", "1", "--tables", "places_lt"],
+    "benchmarks/confounds.py": ["--steps", "1", "--seeds", "1", "--tables", "drift"],
     "benchmarks/detection_index.py": ["--annotations", "1000", "--against"],
     "benchmarks/endurance.py": ["--steps", "4", "--early", "2", "--losses", "SeesawLoss"],
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
@@ -451,7 +454,11 @@ PAGES: dict[str, PageSetup] = {
         write=lambda folder: shutil.copytree(ROOT / "docs/evidence/tables", folder / "docs/evidence/tables"),
         not_run={"equigrad table ": "trains for two hours; tests/commands/test_table.py has short ones"},
     ),
+    "docs/evidence/advice.md": PageSetup(write=write_compared, shorter={"equigrad compare ": COMPARED_IMAGES}),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
+    "docs/evidence/confounds.md": PageSetup(
+        not_run={"equigrad compare ": "the comparisons of docs/evidence/advice.md with more methods"},
+    ),
     "docs/evidence/one_stage.md": PageSetup(
         shorter={"equigrad train glyph_objects:": GLYPH_OBJECTS, "python examples/seed_table.py": ["--metrics", "AP"]},
         before=second_seeds,

@@ -95,7 +95,9 @@ def test_a_recipe_that_cannot_train_is_named_and_the_others_go_on(tmp_path, monk
     shown = capsys.readouterr()
     first, second = shown.out.splitlines()
     assert first.startswith("[1/2] failed broken_recipes:broken: RuntimeError: ")
-    assert second.startswith("[2/2] ok     broken_recipes:good: 20 epochs, but at least 300 steps, cosine per step to 0, linear warm-up")
+    assert second.startswith(
+        "[2/2] ok     broken_recipes:good: 20 epochs, but at least 300 steps, cosine per step to 0, linear warm-up"
+    )
     assert shown.err == "equigrad: 1 of 2 recipes failed\n"
 
 
