@@ -4,6 +4,8 @@ Weights, pass, update of the statistics and backward are the kernels' own. The p
 whole file and returns what it computed; see `tests/losses/test_golden.py` for the conventions of the files.
 """
 
+import os
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from equigrad import BACKGROUND, BalancedSoftmaxLoss, GradientBlockingLoss
 from equigrad.losses.kernels.backward import scale_gradient
 from equigrad.losses.kernels.launch import run
 from equigrad.losses.kernels.sigmoid import binary_cross_entropy
@@ -277,6 +280,42 @@ def test_varifocal_losses(golden, interpreted, key, constant_weight):
     loss, gradient = interpreted(replay_varifocal, case, constant_weight)
     assert_close(loss.item(), case[key]["loss_sum"], rtol=1e-9, atol=0)
     assert_close(gradient, tensor(case[key]["gradient"]), rtol=1e-9, atol=1e-12)
+
+
+def replay_module(build, cases):
+    """Loss and gradient of a whole loss module, which uses the kernels."""
+    os.environ["EQUIGRAD_KERNELS"] = "triton"
+    try:
+        loss, results = build(), []
+        for logits, labels in cases:
+            value = loss(logits.requires_grad_(), labels)
+            results.append((value.detach(), *torch.autograd.grad(value, logits)))
+        return results
+    finally:
+        del os.environ["EQUIGRAD_KERNELS"]
+
+
+def assert_module(results, expected_steps):
+    for (loss, gradient), expected in zip(results, expected_steps, strict=True):
+        assert_close(loss, tensor(expected["loss"]), rtol=1e-9, atol=0)
+        assert_close(gradient, tensor(expected["grad_logits"]), rtol=1e-9, atol=1e-11)
+
+
+def test_balanced_softmax(golden, interpreted):
+    case = golden("class_count_losses")
+    batch = tensor(case["logits"]), torch.tensor(case["labels"])
+    results = interpreted(replay_module, partial(BalancedSoftmaxLoss, case["class_counts"]), [batch])
+    assert_module(results, [case["results"]["balanced_softmax"]])
+
+
+def test_gradient_blocking(golden, interpreted):
+    case = golden("grad_blocking")
+    build = partial(GradientBlockingLoss, case["class_frequency"], threshold=case["hyper"]["lambda_"])
+    batches = []
+    for step in case["steps"]:
+        labels = torch.tensor(step["labels"])
+        batches.append((tensor(step["logits"]), labels.masked_fill(labels == case["background_label"], BACKGROUND)))
+    assert_module(interpreted(replay_module, build, batches), case["steps"])
 
 
 def test_efl_on_two_ranks(golden, interpreted):
