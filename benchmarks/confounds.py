@@ -1,10 +1,9 @@
-"""What else than the loss could explain its gain? One table for each candidate, on made features and on frozen ones.
+"""What else than the loss could explain its gain? One table for each candidate, on made features.
 
     python benchmarks/confounds.py
     python benchmarks/confounds.py --page docs/evidence/confounds.md
 
-Simulations are run; the tables of frozen features are made of comparisons that `equigrad compare` has measured in
-`runs/compared`; the page has their commands.
+A row takes a second of one core. Rows are kept in `runs/confounds`: the same command goes on where it was stopped.
 """
 
 from dataclasses import replace
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import torch
 from disturbed_features import Drifting, EasyNegatives, LabelNoise, Redundant
-from evidence_tables import Table
 from made_features import MIXTURES, TrainingSet
 from simulated_heads import (
     BALANCED_SOFTMAX,
@@ -100,16 +98,5 @@ SIMULATIONS = {
     "easy_negatives": Simulation(_ROIS, _EASY, _BY_BCE, EasyNegatives),
 }
 
-_NAMES = ("ce", "balanced_softmax", "softmax_eql")
-_VARIANTS = {
-    "classifier": {f"{loss}{ending}": loss for loss in _NAMES for ending in ("", "-cosine")},
-    "sampler": {f"{loss}{ending}": loss for loss in _NAMES for ending in ("", "-cbs")},
-}
-COMPARED = [
-    Table(f"{kind}_{data}", "classification", against, data)
-    for kind, against in _VARIANTS.items()
-    for data in ("caltech", "characters")
-]
-
 if __name__ == "__main__":
-    main(__doc__, Path("runs/confounds"), SIMULATIONS, COMPARED)
+    main(__doc__, Path("runs/confounds"), SIMULATIONS)

@@ -134,9 +134,9 @@ def fill_page(page: Path, tables: Mapping[str, Sequence[Record]]) -> None:
 
 
 def tables_in(page: Path) -> dict[str, str]:
-    """The Markdown of each marked table of a page."""
+    """The Markdown of each marked table of a page that has been filled."""
     marked = re.findall(r"<!-- table: (.*?) -->\n(.*?)<!-- end -->", page.read_text(encoding="utf-8"), re.DOTALL)
-    return {name: text.strip() for name, text in marked}
+    return {name: text.strip() for name, text in marked if text.strip()}
 
 
 def _file_name(method: str) -> str:

@@ -456,9 +456,6 @@ PAGES: dict[str, PageSetup] = {
     ),
     "docs/evidence/advice.md": PageSetup(write=write_compared, shorter={"equigrad compare ": COMPARED_IMAGES}),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
-    "docs/evidence/confounds.md": PageSetup(
-        not_run={"equigrad compare ": "the comparisons of docs/evidence/advice.md with more methods"},
-    ),
     "docs/evidence/one_stage.md": PageSetup(
         shorter={"equigrad train glyph_objects:": GLYPH_OBJECTS, "python examples/seed_table.py": ["--metrics", "AP"]},
         before=second_seeds,
