@@ -72,22 +72,21 @@ _EASY = {"BCE": BCE, "Grad-Blocking": grad_blocking(100), "Sigmoid-EQL without o
 
 _BY_CE = dict.fromkeys(("Balanced Softmax", "Softmax-EQL", "Softmax-EQL, half_life 50"), "CE")
 _BY_BCE = dict.fromkeys(("Grad-Blocking", "Sigmoid-EQL without objectness"), "BCE")
+_BY_WEIGHTS = {
+    **dict.fromkeys(("BCE, objectness", "Sigmoid-EQL without objectness"), "BCE"),
+    "Sigmoid-EQL": "Sigmoid-EQL without objectness",
+    "CE, objectness": "CE",
+    "Softmax-EQL": "CE, objectness",
+}
 _PLACES, _ROIS, _ANCHORS = MIXTURES["places_100"], MIXTURES["rois_100"], MIXTURES["anchors_100"]
+_VISIBLE = replace(_ROIS, object_shift=4.0)
 
 SIMULATIONS = {
     "classifier_places": Simulation(_PLACES, _CLASSIFIERS, {f"{loss}, cosine": loss for loss in _LOSSES}),
-    "objectness": Simulation(
-        _ROIS,
-        _OBJECTNESS,
-        {
-            "BCE, objectness": "BCE",
-            "Sigmoid-EQL without objectness": "BCE",
-            "Sigmoid-EQL": "Sigmoid-EQL without objectness",
-        },
-    ),
-    "objectness_softmax": Simulation(
-        _ROIS, _SOFTMAX_OBJECTNESS, {"CE, objectness": "CE", "Softmax-EQL": "CE, objectness"}
-    ),
+    "objectness": Simulation(_ROIS, _OBJECTNESS, _BY_WEIGHTS),
+    "objectness_softmax": Simulation(_ROIS, _SOFTMAX_OBJECTNESS, _BY_WEIGHTS),
+    "objectness_visible": Simulation(_VISIBLE, _OBJECTNESS, _BY_WEIGHTS),
+    "objectness_softmax_visible": Simulation(_VISIBLE, _SOFTMAX_OBJECTNESS, _BY_WEIGHTS),
     "optimizer": Simulation(_ANCHORS, _OPTIMIZERS, {f"EFL, {name}": f"FL, {name}" for name in ("SGD", "AdamW")}),
     "sampler": Simulation(_PLACES, _SAMPLERS, {name: name.partition(",")[0] for name in _SAMPLERS}, TrainingSet),
     "undisturbed": Simulation(_PLACES, _LOSSES, _BY_CE),

@@ -2,7 +2,8 @@
 
 Each category is a Gaussian cloud. Its centre is near that of a family of about ten categories, whose counts are drawn
 at random, so that a rare category has frequent relatives. Training samples are drawn afresh with the real proportions.
-In a detection mixture most rows are background: parts of objects, whose centre is scaled by 0 to 0.5.
+In a detection mixture most rows are background: parts of objects, whose centre is scaled by 0 to 0.5. Objects may also
+differ from background along one direction that all categories share, as they do in features that a detector has learnt.
 """
 
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Mixture:
         lr: of SGD.
         test_count: test samples of each category.
         prior: probability that sigmoids start with.
+        object_shift: how far objects lie from background along the shared direction, in the units of `spread`.
     """
 
     counts: Callable[[], Counts]
@@ -45,6 +47,7 @@ class Mixture:
     lr: float = 2.0
     test_count: int = 10
     prior: float = 0.001
+    object_shift: float = 0.0
 
     @property
     def task(self) -> str:
@@ -99,15 +102,19 @@ class Drawn:
         drawn = torch.rand(number, generator=self.generator, dtype=torch.float64)
         return torch.searchsorted(self.cumulative, drawn).clamp(max=len(self.centres) - 1)
 
-    def features(self, labels: Tensor, scale: Tensor | float = 1.0) -> Tensor:
+    def features(self, labels: Tensor) -> Tensor:
         """(N, D) around the centres of the labels."""
-        noise = torch.randn(len(labels), NUM_FEATURES, generator=self.generator)
-        return self.centres[labels] * scale + noise
+        samples = self.centres[labels] + self._noise(len(labels))
+        samples[:, 0] += self.mixture.object_shift
+        return samples
 
     def background(self, number: int) -> Tensor:
         """(N, D) of rows that show a part of an object."""
         scale = 0.5 * torch.rand(number, 1, generator=self.generator)
-        return self.features(self.labels(number), scale)
+        return self.centres[self.labels(number)] * scale + self._noise(number)
+
+    def _noise(self, number: int) -> Tensor:
+        return torch.randn(number, NUM_FEATURES, generator=self.generator)
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """Features (N, D) and labels (N,) of a training step."""
@@ -173,8 +180,8 @@ MIXTURES = {
     "places_lt": Mixture(places_lt, spread=0.65, steps=600),
     "lvis_objects": Mixture(lvis_images, spread=0.85, steps=500),
     "inaturalist": Mixture(inaturalist_like, spread=1.0, steps=200, test_count=3),
-    "openimages_rois": Mixture(openimages_like, spread=0.8, objects=0.25, steps=1000),
-    "lvis_rois": Mixture(lvis_images, spread=0.85, objects=0.25, steps=1000),
+    "openimages_rois": Mixture(openimages_like, spread=0.8, objects=0.25, steps=1000, object_shift=4.0),
+    "lvis_rois": Mixture(lvis_images, spread=0.85, objects=0.25, steps=1000, object_shift=4.0),
     "lvis_anchors": Mixture(lvis_images, spread=0.85, objects=0.125, steps=1000, lr=0.5, prior=0.01),
     "places_100": Mixture(places_100, spread=0.6, batch_size=256, steps=300, test_count=20),
     "rois_100": Mixture(openimages_100, spread=0.7, objects=0.25, batch_size=256, steps=400),

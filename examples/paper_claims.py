@@ -4,8 +4,9 @@
     python examples/paper_claims.py docs/evidence/tables
 
 A claim is that one row is better than another in one column. It holds if our difference has the same sign and is more
-than twice its standard error, weakly if it is smaller, and does not hold if the sign is another. The standard error
-comes from the rows of the same kind of table that have several seeds; with one seed each it is that of two runs.
+than twice its standard error, weakly if it is more than once. Within one standard error there is no difference. With
+the other sign it is reversed weakly, or does not hold. The standard error comes from the rows of the same kind of table
+that have several seeds; with one seed each it is that of two runs.
 """
 
 import argparse
@@ -140,9 +141,12 @@ def verdict(difference: float, error: float, *, is_equal: bool) -> str:
         return "one seed"
     if is_equal:
         return "holds" if abs(difference) < 2 * error else "does not hold"
-    if difference <= 0:
-        return "does not hold" if difference < -2 * error else "no difference"
-    return "holds" if difference > 2 * error else "weakly"
+    if abs(difference) <= error:
+        return "no difference"
+    is_clear = abs(difference) > 2 * error
+    if difference > 0:
+        return "holds" if is_clear else "weakly"
+    return "does not hold" if is_clear else "reversed weakly"
 
 
 def claim_rows(tables: Tables, claims: Sequence[Claim]) -> list[list[str]]:
@@ -161,12 +165,16 @@ def claim_rows(tables: Tables, claims: Sequence[Claim]) -> list[list[str]]:
             [
                 f"[{claim.table}](tables/{claim.table}.md){variant}",
                 f"{claim.better} {sign} {claim.worse}, {claim.column}",
-                f"{printed:+.1f}",
-                f"{difference:+.1f} ± {error:.1f}",
+                _signed(printed),
+                f"{_signed(difference)} ± {error:.1f}",
                 verdict(difference, error, is_equal=claim.is_equal),
             ]
         )
     return rows
+
+
+def _signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -15,7 +15,7 @@ TABLES = EVIDENCE / "tables"
 
 
 def rows_of(name):
-    """The rows of a table as its CSV has them, to three decimals."""
+    """The rows of a table as its CSV has them."""
     found = {}
     with (TABLES / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
         for record in csv.DictReader(stream):

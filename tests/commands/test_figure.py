@@ -33,8 +33,8 @@ def test_detections_of_two_runs_in_one_picture(folder):
     done = equigrad(*words, "--output", folder / "objects.png", settings=SHORT, folder=folder)
     assert done.code == 0, done.err
     with Image.open(folder / "objects.png") as figure:
-        assert figure.height == 2 * (44 + 320 + 8) - 8  # two runs, each with a heading
-        assert figure.width > 320  # two images
+        assert figure.height == 2 * (48 + 480 + 8) - 8  # two runs, each with a heading
+        assert figure.width > 480  # two images
 
 
 def test_named_runs_are_drawn_instead_of_the_papers(folder):

@@ -42,8 +42,10 @@ def test_a_claim_without_its_rows_is_left_out(tables):
     ("difference", "error", "is_equal", "expected"),
     [
         (3.0, 1.0, False, "holds"),
-        (1.0, 1.0, False, "weakly"),
-        (-1.0, 1.0, False, "no difference"),
+        (1.5, 1.0, False, "weakly"),
+        (0.5, 1.0, False, "no difference"),
+        (-0.5, 1.0, False, "no difference"),
+        (-1.5, 1.0, False, "reversed weakly"),
         (-3.0, 1.0, False, "does not hold"),
         (1.0, 1.0, True, "holds"),
         (-3.0, 1.0, True, "does not hold"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import equigrad
+from equigrad.losses.single_label import BackgroundCrossEntropyLoss
 from equigrad.tasks import losses
 from equigrad.tasks.losses import CategoryCounts, ClassifierLoss, DenseLoss, RoILoss
 
@@ -29,6 +30,7 @@ LOSSES = {
     losses.Distillation: equigrad.DistillationLoss,
     losses.WithObjectness: equigrad.WithObjectness,
     losses.CrossEntropy: equigrad.CrossEntropyLoss,
+    losses.BackgroundCrossEntropy: BackgroundCrossEntropyLoss,
     losses.AlignedCrossEntropy: equigrad.CrossEntropyLoss,
 }
 NEEDED = {losses.GradientBlocking: {"threshold": 10.0}, losses.WithObjectness: {"loss": losses.SigmoidEql()}}

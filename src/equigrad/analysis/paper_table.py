@@ -69,8 +69,8 @@ class Agreement:
 
 def agreement(rows: Sequence[ResultRow], column: str) -> Agreement:
     """Rank agreement between the published and our column, of the rows of one variant."""
-    pairs = [(row.published[column], row.mean(column)) for row in rows if row.is_compared and column in row.published]
-    pairs = [pair for pair in pairs if not np.isnan(pair[1])]
+    compared = [row for row in rows if row.is_compared and column in row.published]
+    pairs = [(row.published[column], round(row.mean(column), 3)) for row in compared if row.values(column)]
     return Agreement(kendall_tau(pairs), len(pairs))
 
 
@@ -120,7 +120,7 @@ def table_records(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     for row in rows:
         for seed, result in enumerate(row.results or [{}]):
             percents = {column: _percent(result, column) for column in columns}
-            ours = {f"ours_{name}": None if value is None else round(value, 3) for name, value in percents.items()}
+            ours = {f"ours_{name}": None if value is None else round(value, 6) for name, value in percents.items()}
             published = {f"published_{column}": row.published.get(column) for column in columns}
             facts = {"variant": row.variant, "row": row.label, "compared": int(row.is_compared), "run": row.run}
             records.append({**facts, "seed": seed if row.results else None, **ours, **published})

@@ -4,7 +4,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from equigrad.recipes.table_rows import RowRecipe
 
 NAMES = ("grad_ob", "vis_balance_ratio", "vis_od")
+_SIDES = ("long-tailed", "balanced")  # the two data sets of grad_ob
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -30,6 +31,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="runs to compare, instead of the paper's")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
     parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: so many images (4)")
+    parser.add_argument(
+        "--threshold", type=float, metavar="SCORE", help="vis_od: the least score; by default that of the recipe"
+    )
     parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
     parser.add_argument("--jobs", type=positive, metavar="N", help="trainings at a time; mini: one for each core")
     parser.add_argument(
@@ -47,28 +51,37 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         raise ValueError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
     if parsed.name == "vis_od" and parsed.images is None:
         raise ValueError("vis_od needs --images FOLDER")
-    folders = parsed.runs or _trained(parsed, command)
-    if folders is None:
+    if parsed.threshold is not None:
+        from equigrad.tasks.prediction import check_threshold
+
+        check_threshold(parsed.threshold)
+    runs = {folder.name: folder for folder in parsed.runs} or _trained(parsed, command)
+    if runs is None:
         print("equigrad: stopped; the same command goes on", file=sys.stderr)
         return STOPPED
     output.parent.mkdir(parents=True, exist_ok=True)
     draw = {"grad_ob": _grad_ob, "vis_balance_ratio": _vis_balance_ratio, "vis_od": _vis_od}
-    draw[parsed.name](folders, output, parsed)
+    draw[parsed.name](runs, output, parsed)
     print(f"The figure: {output}")
     return None
 
 
-def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] | None:
-    """The folders of the paper's runs, trained now if they are missing; None if that was stopped."""
+def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> dict[str, Path] | None:
+    """The paper's runs by name, trained now if they are missing; None if that was stopped."""
     from equigrad.recipes.figure_runs import GRAD_OB, VIS_BALANCE_RATIO, VIS_OD
     from equigrad.tasks.paper_tables.planning import Wanted, in_order, planned_run
     from equigrad.tasks.paper_tables.running import train_missing
 
-    pairs = {"grad_ob": [recipe for task in GRAD_OB for recipe in (task.long_tailed, task.balanced)]}
-    recipes: Sequence[RowRecipe] = {**pairs, "vis_balance_ratio": VIS_BALANCE_RATIO, "vis_od": VIS_OD}[parsed.name]
-    runs = [planned_run(Wanted(recipe.at_scale(parsed.scale, parsed.set), None, False), seed=0) for recipe in recipes]
+    shown: dict[str, RowRecipe] = {"vis_balance_ratio": VIS_BALANCE_RATIO, "vis_od": VIS_OD}.get(parsed.name) or {
+        f"{task.title}, {name}": recipe
+        for task in GRAD_OB
+        for name, recipe in zip(_SIDES, (task.long_tailed, task.balanced), strict=True)
+    }
+    runs = [
+        planned_run(Wanted(recipe.at_scale(parsed.scale, parsed.set), None, False), seed=0) for recipe in shown.values()
+    ]
     folder = parsed.folder / parsed.scale / "runs"
-    labels = {run.name: f"{recipe.name}, {recipe.method}" for run, recipe in zip(runs, recipes, strict=True)}
+    labels = {run.name: label for run, label in zip(runs, shown, strict=True)}
     missing = [run for run in in_order(runs) if not run.is_finished(folder)]
     if missing:
         print(
@@ -78,18 +91,18 @@ def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> list[Path] |
     outcome = train_missing(in_order(runs), folder, jobs=jobs, command=command, labels=labels)
     if outcome.failures:
         raise ValueError(f"{len(outcome.failures)} of {len(runs)} runs failed: {next(iter(outcome.failures.values()))}")
-    return None if outcome.stopped else [folder / run.name for run in runs]
+    return None if outcome.stopped else {name: folder / run.name for name, run in zip(shown, runs, strict=True)}
 
 
-def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+def _grad_ob(runs: Mapping[str, Path], output: Path, parsed: argparse.Namespace) -> None:
     from equigrad.analysis.history import RunHistory
     from equigrad.analysis.observation import Observed, group_means, plot_observation
     from equigrad.recipes.figure_runs import GRAD_OB
 
     columns = []
-    for index, task in enumerate(GRAD_OB):
-        names = task.names if parsed.scale == "full" else ("long-tailed", "balanced")
-        pair = [RunHistory.load(folders[2 * index + side], names[side]) for side in (0, 1)]
+    for task in GRAD_OB:
+        names = task.names if parsed.scale == "full" else _SIDES
+        pair = [RunHistory.load(runs[f"{task.title}, {side}"], name) for side, name in zip(_SIDES, names, strict=True)]
         columns.append(Observed(task.title, *pair))
         for run in pair:
             print(f"{task.title}, {run.name}: mean positive / negative gradient of a category")
@@ -98,14 +111,14 @@ def _grad_ob(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) 
     plot_observation(columns, output)
 
 
-def _vis_balance_ratio(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+def _vis_balance_ratio(runs: Mapping[str, Path], output: Path, parsed: argparse.Namespace) -> None:
     from equigrad.analysis.history import RunHistory
     from equigrad.analysis.plots import plot_ratio_over_training
 
-    plot_ratio_over_training([RunHistory.load(folder) for folder in folders], output)
+    plot_ratio_over_training([RunHistory.load(folder, name) for name, folder in runs.items()], output)
 
 
-def _vis_od(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -> None:
+def _vis_od(runs: Mapping[str, Path], output: Path, parsed: argparse.Namespace) -> None:
     from equigrad.analysis.pictures.grid import picture_grid
     from equigrad.commands.prediction.inputs import inputs_of
     from equigrad.data.images.sources import ImageSource
@@ -116,9 +129,9 @@ def _vis_od(folders: Sequence[Path], output: Path, parsed: argparse.Namespace) -
     if not sources:
         raise ValueError(f"{parsed.images}: no images in it")
     rows = {}
-    for folder in folders:
+    for name, folder in runs.items():
         model = trained_model(folder, recipe_of_run(folder))
-        rows[folder.name] = [prediction.draw() for prediction in model.predict_sources(sources)]
+        rows[name] = [prediction.draw() for prediction in model.predict_sources(sources, threshold=parsed.threshold)]
     content = io.BytesIO()
     picture_grid(rows).save(content, "PNG")
     write_atomically(output, content.getvalue())

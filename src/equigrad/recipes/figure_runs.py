@@ -41,8 +41,12 @@ GRAD_OB = (
     ),
 )
 
-VIS_BALANCE_RATIO = (RowRecipe("two_stage:components", "none"), RowRecipe("two_stage:components", "obj_neg_pos"))
-"""Mask R-CNN with BCE and with Sigmoid-EQL."""
-
-VIS_OD = (RowRecipe("one_stage:lvis_r50", "baseline"), RowRecipe("one_stage:lvis_r50", "efl"))
-"""The improved baseline with focal loss and with EFL."""
+VIS_BALANCE_RATIO = {
+    "BCE": RowRecipe("two_stage:components", "none"),
+    "Sigmoid-EQL": RowRecipe("two_stage:components", "obj_neg_pos"),
+}
+VIS_OD = {
+    "focal loss": RowRecipe("one_stage:lvis_r50", "baseline"),
+    "EFL": RowRecipe("one_stage:lvis_r50", "efl"),
+}
+"""The improved baseline with either loss."""

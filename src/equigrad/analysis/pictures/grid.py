@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 _MARGIN = 8
 
 
-def picture_grid(rows: Mapping[str, Sequence["Image"]], cell_height: int = 320) -> "Image":
+def picture_grid(rows: Mapping[str, Sequence["Image"]], cell_height: int = 480) -> "Image":
     """All pictures at one height, each row below its heading."""
     from PIL import Image, ImageDraw
 
     scaled = {heading: [_at_height(picture, cell_height) for picture in row] for heading, row in rows.items()}
-    text_size = max(cell_height // 14, 14)
+    text_size = max(cell_height // 20, 14)
     row_height = 2 * text_size + cell_height + _MARGIN
     width = max(sum(picture.width + _MARGIN for picture in row) for row in scaled.values()) - _MARGIN
     canvas = Image.new("RGB", (width, row_height * len(scaled) - _MARGIN), "white")
