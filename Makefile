@@ -15,7 +15,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesse
 # Random cases of `make fuzz`, of each fuzzer; a seed gives the same cases again: make fuzz SEED=7
 FUZZ_CASES ?= 1000000
 
-.PHONY: demo page-pictures page-speed lint quick quick-tests quick-pythons test test-gpu test-integrations integrations exactness fuzz faults benchmark clean
+.PHONY: demo page-pictures page-speed lint quick quick-tests quick-pythons test test-gpu test-integrations integrations exactness fuzz kernel-space faults benchmark clean
 
 demo: $(VENV)/train.done
 	$(BIN)/equigrad demo
@@ -73,6 +73,10 @@ exactness: $(VENV)/dev.done
 # Takes about an hour for each fuzzer; the tests try a few thousand cases of the same kind.
 fuzz: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) $(if $(SEED),--seed $(SEED))
+
+# The GPU kernels in Triton's interpreter on 100 batches of each kind, with up to 75,000 categories; the tests try ten smaller ones.
+kernel-space: $(VENV)/dev.done
+	EQUIGRAD_KERNEL_EXAMPLES=100 $(PYTEST) tests/losses/kernels/test_sigmoid.py tests/losses/kernels/test_softmax.py
 
 # Disturbs a hundred trainings and renews the table of docs/faults.md.
 faults: $(VENV)/dev.done

@@ -1,5 +1,7 @@
 """Batches in every layout and dtype that the kernels take, and what the plain formula in float64 says of them."""
 
+import math
+import os
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,10 +16,16 @@ from losses.gradients import gradient_sums
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 PLACES = [(), (1,), (3,), (2, 2)]
 
+NUM_EXAMPLES = int(os.environ.get("EQUIGRAD_KERNEL_EXAMPLES", "10"))
+"""Batches that each property is tried on; `make kernel-space` tries more."""
+
+MAX_ELEMENTS = 75_000 if NUM_EXAMPLES > 10 else 4_000
+"""Of a batch: the interpreter takes some 10 ms for each tile of at most a few thousand."""
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Random logits, labels and vectors. A sample of 300 categories can span several tiles."""
+    """Random logits, labels and vectors."""
 
     num_samples: int
     num_classes: int
@@ -68,18 +76,21 @@ def in_layout(values: Tensor, layout: str) -> Tensor:
     return values
 
 
-def batches(**fixed):
-    """Small ones: the interpreter takes some 10 ms for each tile."""
-    return st.builds(
-        Batch,
-        num_samples=st.integers(0, 3),
-        num_classes=st.one_of(st.integers(1, 6), st.sampled_from([129, 300])),
-        places=st.sampled_from(PLACES),
-        layout=st.sampled_from(["dense", "channels last", "columns of a larger tensor", "transposed"]),
-        dtype=st.sampled_from(DTYPES),
-        spread=st.sampled_from([0.1, 3.0, 30.0, 1e4]),
-        seed=st.integers(0, 2**31),
-        **{name: st.just(value) for name, value in fixed.items()},
+@st.composite
+def batches(draw, **fixed):
+    """Few or many categories, up to 75,000 by `make kernel-space`; a sample may span several tiles."""
+    num_classes = draw(st.one_of(st.integers(1, 6), st.sampled_from([129, 300]), st.integers(1, MAX_ELEMENTS)))
+    num_samples = draw(st.integers(0, min(3, MAX_ELEMENTS // num_classes)))
+    places = [place for place in PLACES if num_samples * num_classes * math.prod(place) <= MAX_ELEMENTS]
+    return Batch(
+        num_samples=num_samples,
+        num_classes=num_classes,
+        places=draw(st.sampled_from(places)),
+        layout=draw(st.sampled_from(["dense", "channels last", "columns of a larger tensor", "transposed"])),
+        dtype=draw(st.sampled_from(DTYPES)),
+        spread=draw(st.sampled_from([0.1, 3.0, 30.0, 1e4])),
+        seed=draw(st.integers(0, 2**31)),
+        **fixed,
     )
 
 

@@ -8,13 +8,13 @@ from torch.testing import assert_close
 from equigrad import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.kernels.sigmoid import binary_cross_entropy
-from losses.kernels.batches import Batch, Expected, assert_result, batches
+from losses.kernels.batches import NUM_EXAMPLES, Batch, Expected, assert_result, batches
 
 BATCH = Batch(7, 5, (), "dense", torch.float64, 3.0, 0)
 
 
 @given(batches())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_weighted_bce_is_the_plain_formula(compute, batch):
     result = compute(binary_cross_entropy, batch.logits, batch.labels, batch.first, batch.second)
     expected = batch.expected(lambda z, y: reference.sigmoid_equalization(z, y, batch.first, batch.second))
@@ -26,7 +26,7 @@ def test_weighted_bce_is_the_plain_formula(compute, batch):
 
 
 @given(batches(), st.sampled_from([None, 0.25]), st.booleans())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_the_focal_loss_is_the_plain_formula(compute, batch, balance, is_constant):
     focus = 2.0 if is_constant else 1 + 4 * batch.third
     weights = (batch.first, batch.second)
@@ -36,7 +36,7 @@ def test_the_focal_loss_is_the_plain_formula(compute, batch, balance, is_constan
 
 
 @given(batches())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_the_quality_focal_loss_is_the_plain_formula(compute, batch):
     focus, quality = 1 + 4 * batch.third, batch.quality.to(batch.dtype)
     weights = (batch.first, batch.first)
@@ -58,7 +58,7 @@ def functional_result(logits, labels, *weights, **options):
 @given(
     batches(), st.sampled_from([torch.bool, torch.float32, torch.bfloat16]), st.sampled_from(["", "focus", "quality"])
 )
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_multi_label_targets_are_those_of_the_pass_over_blocks(compute, batch, dtype, formula):
     targets = (torch.rand_like(batch.logits, dtype=torch.float32) < 0.3).to(dtype)
     options = {"focus": 1 + batch.third} if formula else {}
@@ -71,7 +71,7 @@ def test_multi_label_targets_are_those_of_the_pass_over_blocks(compute, batch, d
 
 
 @given(batches())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_margin_scale_and_weights_of_samples_are_those_of_the_pass_over_blocks(compute, batch):
     options = {"margin": batch.first - 1, "scale": 2.0, "weight": batch.second, "foreground_weight": batch.third}
     result = compute(binary_cross_entropy, batch.logits, batch.labels, **options)
@@ -90,7 +90,7 @@ SOFT_FORMULAS = {
 
 
 @given(batches(), st.sampled_from([torch.float32, torch.bfloat16]), st.sampled_from(list(SOFT_FORMULAS)))
-@settings(max_examples=12)
+@settings(max_examples=NUM_EXAMPLES)
 def test_soft_targets_are_those_of_the_pass_over_blocks(compute, batch, dtype, formula):
     soft = torch.rand_like(batch.logits, dtype=torch.float32)
     soft = soft.where(soft < 0.3, 0.0).mul(3).to(dtype)
@@ -108,7 +108,7 @@ def test_soft_targets_of_0_and_1_are_hard_ones(compute):
 
 
 @given(batches(), st.booleans())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_the_varifocal_loss_is_the_plain_formula(compute, batch, is_constant):
     focus, quality = 1 + 4 * batch.third, batch.quality.to(batch.dtype)
     weights, options = (batch.first, 0.75 * batch.first), {**VARIFOCAL, "constant_weight": is_constant}
@@ -122,7 +122,7 @@ def test_the_varifocal_loss_is_the_plain_formula(compute, batch, is_constant):
 
 
 @given(batches())
-@settings(max_examples=10)
+@settings(max_examples=NUM_EXAMPLES)
 def test_bce_of_qualities_is_the_plain_formula(compute, batch):
     quality, weights = batch.quality.to(batch.dtype), (batch.first, batch.second)
     result = compute(binary_cross_entropy, batch.logits, batch.labels, *weights, quality=quality)
@@ -213,7 +213,7 @@ OBJECTNESS_OPTIONS = {
 
 
 @given(batches(), st.sampled_from(list(OBJECTNESS_OPTIONS)))
-@settings(max_examples=12)
+@settings(max_examples=NUM_EXAMPLES)
 def test_a_column_of_objectness_is_plain_bce_and_in_no_sum(compute, batch, kind):
     options = dict(OBJECTNESS_OPTIONS[kind])
     if kind.startswith("quality"):

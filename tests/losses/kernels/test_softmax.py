@@ -11,7 +11,7 @@ from equigrad import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
 from equigrad.losses.kernels import layout
 from equigrad.losses.kernels.softmax import cross_entropy
-from losses.kernels.batches import Batch, Expected, assert_result, batches
+from losses.kernels.batches import NUM_EXAMPLES, Batch, Expected, assert_result, batches
 from losses.kernels.interpreted import run_pass
 
 BATCH = Batch(7, 5, (), "dense", torch.float64, 3.0, 0, background=False)
@@ -45,7 +45,7 @@ def functional_result(logits, labels, *margin, **options):
 
 
 @given(batches(background=False))
-@settings(max_examples=8)
+@settings(max_examples=NUM_EXAMPLES)
 def test_cross_entropy_with_a_margin_is_the_plain_formula(softmax, batch):
     margin = (batch.first + 1e-4).log()
     result = softmax(batch.logits, batch.labels, margin)
@@ -56,7 +56,7 @@ def test_cross_entropy_with_a_margin_is_the_plain_formula(softmax, batch):
 
 
 @given(batches(background=False))
-@settings(max_examples=8)
+@settings(max_examples=NUM_EXAMPLES)
 def test_ldam_is_the_plain_formula(softmax, batch):
     result = softmax(batch.logits, batch.labels, label_margin=3 * batch.first, scale=3.0, weight=batch.second)
     expected = batch.expected(lambda z, y: reference.ldam(z, y, batch.first, 3.0, batch.second))
@@ -64,7 +64,7 @@ def test_ldam_is_the_plain_formula(softmax, batch):
 
 
 @given(batches(background=False), st.booleans(), st.sampled_from([0.0, 0.1]), st.booleans())
-@settings(max_examples=8)
+@settings(max_examples=NUM_EXAMPLES)
 def test_soft_labels_and_smoothing_are_those_of_the_pass_over_blocks(softmax, batch, is_soft, smoothing, is_weighted):
     labels = batch.labels
     if is_soft:
