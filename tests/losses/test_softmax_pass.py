@@ -1,10 +1,11 @@
-"""Soft labels and label smoothing."""
+"""Logits of any size; soft labels and label smoothing."""
 
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import example, given, strategies as st
 from torch.testing import assert_close
 
 import equigrad
@@ -29,6 +30,18 @@ def probabilities(logits):
 def run(loss, logits, *rest):
     value = loss(logits, *rest)
     return value.detach(), torch.autograd.grad(value, logits)[0]
+
+
+@given(own=st.floats(-150, 150, width=32), other=st.floats(-150, 150, width=32))
+@example(own=-45.9, other=45.9)  # e^z of each is a float32, their quotient is not
+@example(own=-44.0, other=45.9)
+def test_logits_of_any_distance_have_the_loss_and_gradient_of_torch(own, other):
+    logits = torch.tensor([[own, other, 0.0]], requires_grad=True)
+    exact = logits.detach().double().requires_grad_()
+    expected = run(F.cross_entropy, exact, torch.tensor([0]))
+    value, gradient = run(CrossEntropyLoss(), logits, torch.tensor([0]))
+    assert_close(value.double(), expected[0], rtol=1e-5, atol=1e-6)
+    assert_close(gradient.double(), expected[1], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TAKES_SOFT)
