@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from equigrad.engine.ema import Ema
-from equigrad.engine.loading import OnError
+from equigrad.engine.loading.step_loader import OnError
 from equigrad.engine.optimizers import SGD, AdamW
 from equigrad.engine.schedule import Schedule
 

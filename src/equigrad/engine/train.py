@@ -37,14 +37,9 @@ from equigrad.engine.checkpoint import (
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
-from equigrad.engine.loading import (
-    Batch,
-    Collate,
-    EpochAware,
-    ResumableSampler,
-    index_name,
-    naming_dead_workers,
-)
+from equigrad.engine.loading.step_loader import Batch, Collate, EpochAware, ResumableSampler, index_name
+from equigrad.engine.loading.training_loader import training_loader
+from equigrad.engine.loading.workers import naming_dead_workers
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.reporting.reporter import Reporter, counted
@@ -52,7 +47,6 @@ from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
-from equigrad.engine.training_loader import training_loader
 from equigrad.errors import EngineError, one_line
 from equigrad.files import remove_temporary_files
 from equigrad.run_files import BEST

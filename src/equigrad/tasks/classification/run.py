@@ -17,7 +17,7 @@ from equigrad.data.images.dataset import ImageDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import from_first_rank, join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.evaluation.multi_label import THRESHOLD, MultiLabelEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
@@ -209,7 +209,7 @@ def evaluate_model(
     top = TopPredictions()
     # Features are in memory: nothing is read.
     num_workers = 0 if isinstance(test_set, FeatureDataset) else recipe.training.num_workers
-    loader = TestLoader(test_set, batch_size=recipe.test_batch_size, num_workers=num_workers)
+    loader = EvaluationLoader(test_set, batch_size=recipe.test_batch_size, num_workers=num_workers)
     for images, targets in tested_batches(loader, len(loader.share), training):
         predictions = model(images.to(device))
         evaluator.add(predictions, targets)

@@ -13,7 +13,7 @@ from equigrad.data.detection.transformed_dataset import TransformedDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.run_files import CATEGORIES, PREDICTIONS
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.sampling.presence import CategoryPresence
@@ -190,7 +190,7 @@ def evaluate_model(
     """
     evaluator = sets.evaluator(folder, ("bbox", "segm") if recipe.with_masks else ("bbox",), images)
     test_set: Any = TransformedDataset(sets.test, recipe.preprocessing.testing())
-    loader = TestLoader(
+    loader = EvaluationLoader(
         test_set if images is None else Subset(test_set, images.tolist()),
         batch_size=recipe.test_batch_size,
         num_workers=recipe.training.num_workers,

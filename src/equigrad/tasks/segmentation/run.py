@@ -17,7 +17,7 @@ from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.engine import Training, TrainResult, launch
 from equigrad.engine.distributed import join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.files import write_atomically
 from equigrad.models.segmentation.segmenter import Inference, Resolution, Segmenter, build_segmenter
@@ -155,7 +155,7 @@ def evaluate_model(
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
     evaluator = SegmentationEvaluator(test_set.class_names, pixel_counts, group_by=recipe.data.group_by)
     device = next(model.parameters()).device
-    loader = TestLoader(
+    loader = EvaluationLoader(
         test_set, batch_size=recipe.test_batch_size, num_workers=recipe.training.num_workers, collate=_unstacked
     )
     names = iter([test_set.data.names[index] for index in loader.share])
