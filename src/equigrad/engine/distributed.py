@@ -29,20 +29,16 @@ Precision = Literal["32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
-def launch(
-    *, precision: Precision = "32", seed: int = 0, accelerator: Device = "auto", find_unused_parameters: bool = False
-) -> "Fabric":
+def launch(*, precision: Precision = "32", seed: int = 0, accelerator: Device = "auto") -> "Fabric":
     """Join the other processes, if any, and seed this one; call it before models and samplers are built.
 
     Args:
         precision: "32", or autocast to "bf16" or "fp16"; with "fp16" the loss is scaled.
         seed: the same on all ranks, so that they build the same model.
         accelerator: "cpu", "cuda", "mps" or the best there is.
-        find_unused_parameters: for models that leave out parameters in some steps, in several processes.
     """
     # Imported here because it takes seconds, which a command that does not train should not spend.
     from lightning.fabric import Fabric
-    from lightning.fabric.strategies.ddp import DDPStrategy
 
     from equigrad.engine.autocast import precision_plugin
 
@@ -55,7 +51,7 @@ def launch(
         accelerator=chosen,
         devices=num_local,
         num_nodes=world_size // num_local,
-        strategy=DDPStrategy(find_unused_parameters=find_unused_parameters) if world_size > 1 else "auto",
+        strategy="ddp" if world_size > 1 else "auto",
         plugins=precision_plugin(precision, chosen),
     )
     if world_size > 1:

@@ -18,7 +18,7 @@ from equigrad.engine.distributed import best_accelerator, join_ranks, ranks, wai
 from equigrad.engine.run_lock import check_not_in_use, run_lock
 from equigrad.engine.run_log import check_run_folder
 from equigrad.files import write_atomically
-from equigrad.run_files import BEST, CHECKPOINTS, METRICS, RECIPE, STATISTICS, read_recipe
+from equigrad.run_files import BEST, CHECKPOINTS, METRICS, RECIPE, STATISTICS, checkpoint_file, read_recipe
 from equigrad.settings import from_json, to_json
 from equigrad.tasks.classification import run as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -114,7 +114,7 @@ def evaluate_variant(
         check_run_folder(output, resume=False)
         try:
             (output / CHECKPOINTS).mkdir(exist_ok=True)
-            shutil.copy(checkpoint, output / CHECKPOINTS / f"step_{step:08d}.pt")
+            shutil.copy(checkpoint, checkpoint_file(output, step))
             for name in (METRICS, STATISTICS):
                 if (folder / name).exists():
                     shutil.copy(folder / name, output)
@@ -130,14 +130,19 @@ def _newest_checkpoint(folder: Path) -> tuple[Path, int]:
     found = latest_checkpoint(folder)
     if found is None:
         raise EngineError(f"{folder} has no checkpoint to load")
-    return found[0], int(found[0].stem.removeprefix("step_"))
+    file, content = found
+    return file, _step_in(file, content)
 
 
 def _best_checkpoint(folder: Path) -> tuple[Path, int]:
     file = folder / BEST
     if not file.is_file():
         raise EngineError(f"{folder} has no {BEST}: train with --set training.keep_best=true to keep it")
-    step = load_checkpoint(file).get("step")
+    return file, _step_in(file, load_checkpoint(file))
+
+
+def _step_in(file: Path, content: Mapping[str, Any]) -> int:
+    step = content.get("step")
     if not isinstance(step, int) or step < 0:
         raise EngineError(f"{file} is not a checkpoint of a run: it has no step")
-    return file, step
+    return step

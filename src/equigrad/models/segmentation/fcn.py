@@ -17,15 +17,12 @@ class FCNHead(nn.Module):
         in_channels: of the encoder.
         num_logits: K.
         channels: of the convolution.
-        dropout: share of its channels that are left out.
     """
 
-    def __init__(
-        self, in_channels: EncoderChannels, num_logits: int, *, channels: int = 256, dropout: float = 0.1
-    ) -> None:
+    def __init__(self, in_channels: EncoderChannels, num_logits: int, *, channels: int = 256) -> None:
         super().__init__()
         self.conv = conv_norm_relu(in_channels.middle, channels, 3)
-        self.classifier = PixelClassifier(channels, num_logits, dropout)
+        self.classifier = PixelClassifier(channels, num_logits, dropout=0.1)
 
     def forward(self, maps: EncoderMaps) -> Tensor:
         """Logits (N, K, h, w) at the resolution of the middle map."""

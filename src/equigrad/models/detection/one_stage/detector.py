@@ -43,10 +43,9 @@ from equigrad.models.detection.one_stage.predictions import (
     join_quality,
     split,
 )
+from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.scores import Scores
 from equigrad.statistics import one_batch
-
-Target = Mapping[str, Any]
 
 StaticAssigner = Callable[[Sequence[Tensor], Tensor, Tensor], Assignment]
 """From anchors of each level, boxes (G, 4) and labels (G,) of the objects of an image."""
@@ -132,16 +131,11 @@ class DenseDetector(nn.Module):
             targets: of each image `boxes` (G, 4) and `labels` (G,) for training; in evaluation `image_size`, height
                 and width without padding, at which boxes are cut.
         """
-        if self.training and targets is None:
-            raise ValueError("training needs targets; call eval() for predictions")
-        if targets is not None and len(targets) != len(images):
-            raise ValueError(f"expected targets of {len(images)} images, got {len(targets)}")
+        check_targets(images, targets, training=self.training)
         outputs = self.outputs(images)
         if self.training and targets is not None:
             return self.losses(outputs, targets)
-        whole = (images.shape[2], images.shape[3])
-        sizes = [whole if targets is None else _image_size(targets[image], whole) for image in range(len(images))]
-        return self.detections(outputs, sizes)
+        return self.detections(outputs, image_sizes(images, targets))
 
     def detections(
         self, outputs: Sequence[LevelOutput], image_sizes: Sequence[tuple[int, int]]
@@ -240,11 +234,3 @@ class DenseDetector(nn.Module):
             background = (labels == BACKGROUND).flatten().nonzero()[:, 0]
             loss = loss + F.softplus(logits.flatten().index_select(0, background).to(quality.dtype)).sum()
         return branch.weight * loss
-
-
-def _image_size(target: Target, default: tuple[int, int]) -> tuple[int, int]:
-    """Height and width of an image without padding."""
-    if "image_size" not in target:
-        return default
-    height, width = (int(side) for side in target["image_size"])
-    return height, width

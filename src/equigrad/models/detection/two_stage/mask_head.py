@@ -19,6 +19,8 @@ from equigrad.models.detection.two_stage.roi_sampling import RoISample
 PIXELS_AT_ONCE = 2**23
 """Mask pixels that are converted to floats at a time; an image of LVIS has hundreds of objects."""
 
+POOL_SIZE = 14  # of the features of a RoI; its mask is twice as large
+
 ImageSizes = list[tuple[int, int]]
 """(Height, width) of each image."""
 
@@ -78,7 +80,6 @@ class MaskBranch(nn.Module):
         num_masks: C, or 1 if all categories share a mask.
         level_names: of the levels RoIs are pooled from.
         num_channels: of the branch.
-        pool_size: of pooled features; masks are twice as large.
         sampling_ratio: points a bin is averaged over, on each of its sides.
         aligned: see `roi_pool`; for the masks to learn, too.
         batch_norm: after each of the four convolutions.
@@ -91,14 +92,13 @@ class MaskBranch(nn.Module):
         level_names: Sequence[str],
         *,
         num_channels: int = 256,
-        pool_size: int = 14,
         sampling_ratio: int = 2,
         aligned: bool = False,
         batch_norm: bool = False,
     ) -> None:
         super().__init__()
         self.aligned = aligned
-        self.roi_pool = roi_pool(level_names, pool_size, sampling_ratio, aligned=aligned)
+        self.roi_pool = roi_pool(level_names, POOL_SIZE, sampling_ratio, aligned=aligned)
         norm_layer = nn.BatchNorm2d if batch_norm else None
         self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1, norm_layer=norm_layer)
         self.predictor = MaskPredictor(num_channels, num_channels, num_masks)
@@ -175,22 +175,21 @@ def _blocks(masks: Masks, objects: Sequence[int]) -> Iterator[tuple[int, Tensor]
 
 
 @torch.no_grad()
-def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int], threshold: float = 0.5) -> Tensor:
-    """Masks (K, H, W) of uint8, 0 or 1, of an image of `size` (height, width).
+def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Masks (K, H, W) of uint8, of an image of `size` (height, width): 1 where the probability is at least 0.5.
 
-    Bilinear, and 0 outside; besides the result no more than the window of one box is held.
+    Probabilities are interpolated bilinearly and are 0 outside the box. One box at a time is held besides the result.
 
     Args:
         masks: probabilities (K, M, M) inside the boxes.
         boxes: (K, 4), in pixels of the image.
         size: of the image, the original one for evaluation.
-        threshold: probability from which on a pixel belongs to the object.
     """
     pasted = torch.zeros((len(masks), *size), dtype=torch.uint8, device=masks.device)
     for canvas, mask, (x1, y1, x2, y2) in zip(pasted, masks.float(), boxes.tolist(), strict=True):
         rows, down = _window(y1, y2, size[0], mask)
         columns, across = _window(x1, x2, size[1], mask)
-        canvas[rows, columns] = down @ mask @ across.T >= threshold
+        canvas[rows, columns] = down @ mask @ across.T >= 0.5
     return pasted
 
 

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList  # type: ignore[import-untyped]
 
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.detection.two_stage.mask_head import MaskBranch
 from equigrad.models.detection.two_stage.proposals import proposal_network
-from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead, Target
+from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead
 from equigrad.models.detection.two_stage.roi_inference import RoIInference
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.models.scores import Scores
@@ -61,12 +62,9 @@ class RCNN(nn.Module):
             targets: of each image `image_size`, height and width without padding; in training also `boxes` (G, 4),
                 `labels` (G,) and, for masks, `masks`, dense (G, h, w) or `CompactMasks`.
         """
-        if self.training and targets is None:
-            raise ValueError("training needs targets; call eval() for predictions")
-        if targets is not None and len(targets) != len(images):
-            raise ValueError(f"expected targets of {len(images)} images, got {len(targets)}")
+        check_targets(images, targets, training=self.training)
         padded = [(images.shape[2], images.shape[3])] * len(images)
-        sizes = padded if targets is None else [_size(target, padded[0]) for target in targets]
+        sizes = image_sizes(images, targets)
         features = {str(level): maps for level, maps in enumerate(self.backbone(images))}
         if not self.training or targets is None:
             proposals, _ = self.rpn(ImageList(images, sizes), features)
@@ -199,8 +197,3 @@ def _require(is_allowed: Tensor, values: Tensor, message: str) -> None:
         torch._assert_async(is_allowed.all(), message)
     elif not is_allowed.all():
         raise ValueError(f"{message}, got {values[~is_allowed][0].tolist()}")
-
-
-def _size(target: Target, padded: tuple[int, int]) -> tuple[int, int]:
-    height, width = (int(side) for side in target.get("image_size", padded))
-    return height, width

@@ -5,7 +5,6 @@ Which columns the classifier has follows from the scores, and what background is
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,12 @@ from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead, TwoMLPH
 from equigrad.labels import BACKGROUND
 from equigrad.models.detection.box_coders import DeltaCoder
 from equigrad.models.detection.boxes import at_least_float32, clip
+from equigrad.models.detection.targets import Target
 from equigrad.models.detection.two_stage.mask_head import ImageSizes, MaskBranch
 from equigrad.models.detection.two_stage.roi_inference import Detections, RoIInference
 from equigrad.models.detection.two_stage.roi_pooling import roi_pool
 from equigrad.models.detection.two_stage.roi_sampling import RoISample, RoISampler
 from equigrad.models.scores import Scores, bias_for_prior
-
-Target = Mapping[str, Any]
 
 MakeClassifier = Callable[[int, int], nn.Module]
 """From features and columns to the layer: `RoIClassifier`, or a `partial` of it or of `CosineClassifier`."""
