@@ -75,9 +75,9 @@ def join(backend: str) -> None:
 def unused_part(store: Store, rank: int, world_size: int) -> Store:
     """A part of a store that no earlier process has written to; every rank must call.
 
-    torchrun may keep its store when it restarts the ranks: a new rank would find the address of a dead one there. How
-    often they were restarted does not name the part, since nodes count differently. So the first rank makes up a name.
-    The others ask for it under names of their own, which the first one of an earlier attempt cannot have answered.
+    torchrun may keep its store when it restarts the ranks, and a new rank would read the address of a dead one there.
+    The number of restarts cannot name the part, because nodes count it differently. So rank 0 makes up a name. The
+    others ask for it under keys of their own, which rank 0 of an earlier attempt cannot have answered.
     """
     name = uuid.uuid4().hex
     if rank > 0:
@@ -97,7 +97,7 @@ def unused_part(store: Store, rank: int, world_size: int) -> Store:
 
 
 def join_ranks() -> torch.device:
-    """Join the other processes that torchrun has started, if any, for work without a training; the device to use."""
+    """Join the other processes that torchrun has started, if any, for work other than training; returns the device."""
     chosen = best_accelerator()
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         join("nccl" if chosen == "cuda" else "gloo")
@@ -108,7 +108,7 @@ def join_ranks() -> torch.device:
 
 
 def ranks() -> tuple[int, int]:
-    """The rank of this process and the number of ranks; 0 and 1 for a process on its own."""
+    """The rank of this process and the number of ranks; 0 and 1 for a single process."""
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
@@ -121,13 +121,13 @@ def wait_for_ranks() -> None:
 
 
 def job_name() -> str | None:
-    """What torchrun calls this job, the same after a restart; None for a process on its own."""
+    """The job id of torchrun, which stays the same after a restart; None for a single process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     name, master = os.environ["TORCHELASTIC_RUN_ID"], f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     if name != "none":
         return name
-    # Without --standalone or --rdzv-id it has no name. On one node torchrun itself tells jobs apart.
+    # Without --standalone or --rdzv-id a job has no id. On one node torchrun itself keeps jobs apart.
     return f"{os.getppid()}" if os.environ.get("GROUP_WORLD_SIZE") == "1" else master
 
 

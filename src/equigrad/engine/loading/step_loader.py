@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 
     data: Any  # (images, targets)
     samples: list[int]  # indices in the data set
-    num_slots: int  # of the epoch that all ranks together consume with it
+    num_slots: int  # how far all ranks together advance in the epoch with it
     skipped: list[str]  # names of samples that could not be read and were replaced
     failure: str | None  # why the batch cannot be used
 
@@ -113,10 +113,10 @@ class BatchSlots:
 
 
 class SlotDataset(Dataset[Reading]):
-    """Reads samples by slot: seeds the random numbers, names and replaces what cannot be read.
+    """Reads samples by slot: seeds the random numbers, and names or replaces samples that cannot be read.
 
-    A sample that cannot be read gives way to the next one of the data set that can, so that the batch keeps its size
-    and the order of everything else stays as it was.
+    With `on_error="skip"`, a sample that cannot be read is replaced by the next readable one of the data set: the batch
+    keeps its size, and all other samples keep their order.
     """
 
     def __init__(self, dataset: Any, seed: int, on_error: OnError, sample_name: Callable[[int], str]) -> None:
@@ -127,7 +127,7 @@ class SlotDataset(Dataset[Reading]):
         self._epoch = -1
 
     def __getitems__(self, slots: list[SampleSlot]) -> list[Reading]:
-        # In the training process itself, the model's random numbers must not notice that data was read.
+        # Without workers, reading must not change the random numbers of the model, such as those of dropout.
         with preserved() if get_worker_info() is None else nullcontext():
             return [self[slot] for slot in slots]
 
@@ -162,7 +162,7 @@ class SlotDataset(Dataset[Reading]):
 
 
 class SlotCollate:
-    """Collates the items and keeps what is known about them beside the batch."""
+    """Collates items, and keeps the indices and names of their samples with the batch."""
 
     def __init__(self, collate: Collate, num_replicas: int) -> None:
         self.collate = collate
@@ -247,5 +247,5 @@ def checked(batch: Batch) -> Batch:
 
 
 def index_name(index: int) -> str:
-    """Name of a sample of which nothing is known but its index."""
+    """Name of a sample without a file: its index."""
     return f"sample {index}"

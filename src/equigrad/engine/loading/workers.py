@@ -12,9 +12,9 @@ from equigrad.errors import EngineError, one_line
 
 
 def leave_signals_to_the_training(worker: int) -> None:
-    """Ctrl-C and a scheduler's SIGTERM reach workers too, whose death would break the step the training finishes.
+    """Make a worker ignore Ctrl-C and a scheduler's SIGTERM: the training still needs it to finish the current step.
 
-    The training itself ends its workers by SIGTERM, so that one is obeyed.
+    SIGTERM of the training itself, which ends its workers that way, is obeyed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -23,12 +23,13 @@ def leave_signals_to_the_training(worker: int) -> None:
 
 
 def _leave_lost_connections_out(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A worker whose training is gone has nothing to add."""
+    """Print no traceback when the training has ended and the worker lost its connection."""
     if not isinstance(error, ConnectionError | EOFError):
         sys.__excepthook__(kind, error, trace)
 
 
 def _exit_when_the_training_says_so() -> None:
+    """Wait for a SIGTERM of the parent process."""
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
         pass
     os._exit(0)
@@ -36,10 +37,10 @@ def _exit_when_the_training_says_so() -> None:
 
 @contextmanager
 def naming_dead_workers() -> Iterator[None]:
-    """The death of a worker inside becomes one line.
+    """Turn the death of a worker into an EngineError of one line.
 
-    Torch raises it in a signal handler, wherever the training happens to be, again for each worker that ends. Another
-    error may come of it, such as that of a file that was being written.
+    Torch raises an error in a signal handler, at any point of the training and once for each worker that ends. It may
+    cause another error, such as one of a file that was being written.
     """
     try:
         yield
@@ -48,7 +49,7 @@ def naming_dead_workers() -> Iterator[None]:
         if death is None:
             raise
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one is enough
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # no errors for the workers that end after it
         raise EngineError(f"{death}; if memory ran out, use fewer workers (--workers); --resume goes on") from error
 
 

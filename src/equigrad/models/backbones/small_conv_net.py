@@ -34,5 +34,5 @@ class SmallConvNet(nn.Module):
 def _stage(in_channels: int, out_channels: int) -> nn.Sequential:
     conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-    # Pooling before the normalisation leaves it a quarter of the work; ReLU and maximum commute.
+    # Pooling first leaves the normalisation a quarter of the work; ReLU and maximum commute.
     return nn.Sequential(conv, nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(out_channels), nn.ReLU())

@@ -24,7 +24,7 @@ class DeployedRCNN(nn.Module):
     """Detections of images, the same number of rows for each, with masks if the model has them.
 
     Args:
-        model: a trained one; its losses stay behind.
+        model: a trained one; its losses are left out.
         suppress: how boxes are suppressed.
     """
 

@@ -1,4 +1,4 @@
-"""The plainest head of a segmenter, which serves as auxiliary head, and the last layer of all heads.
+"""The simplest head of a segmenter, used as auxiliary head, and the last layer of all heads.
 
 Long, Shelhamer, Darrell: Fully Convolutional Networks for Semantic Segmentation. CVPR 2015.
 """
@@ -47,7 +47,7 @@ class PixelClassifier(nn.Module):
         self._fill_bias(0.0)
 
     def set_prior(self, probability: float) -> None:
-        """Let every sigmoid start near this probability."""
+        """Set the bias so that every sigmoid starts near this probability."""
         self._fill_bias(bias_for_prior(probability))
 
     def forward(self, maps: Tensor) -> Tensor:

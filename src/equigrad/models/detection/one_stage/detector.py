@@ -1,4 +1,4 @@
-"""The dense detector: pyramid, head, anchors, assigner, box coder and losses, all handed in.
+"""The dense detector, made of a pyramid, a head, anchors, an assigner, a box coder and losses that are passed in.
 
     loss, scores = equigrad.EqualizedFocalLoss(1203), equigrad.SigmoidScores()
     model = improved_atss(resnet50_fpn(TORCHVISION), 1203, loss, scores)       # one of the builders
@@ -9,8 +9,8 @@ All builders take the pyramid, the number of categories C, the classification lo
 logits an anchor has, `with_quality`, whether the loss takes the IoU of the positives as `QualityFocalLoss` does, and
 `prior`, the probability each category starts with.
 
-Anchors in the padding of a batch are background like any others, as in the published detectors: the maps there are
-as good a negative as sky, and what is background must not depend on the other images of the batch.
+Anchors in the padding of a batch are background like any others, as in the published detectors: whether an anchor is
+background must not depend on the other images of the batch.
 Paths of parts, for `frozen` and for rules of the optimiser, are `pyramid`, `head` and `classification_loss`.
 """
 
@@ -61,7 +61,7 @@ class DenseDetector(nn.Module):
         pyramid: from images (B, 3, H, W) to maps (B, D, H_l, W_l); it normalises the images itself.
         head: from these maps to a `LevelOutput` of each level.
         grid: anchors of each level.
-        assigner: which anchors answer for which objects.
+        assigner: decides which anchors are trained on which objects.
         coder: between boxes and the values of the head.
         classification_loss: called once a level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
             as one batch for its statistics.
@@ -148,7 +148,7 @@ class DenseDetector(nn.Module):
         anchors = self.anchors(outputs)
         assignments = self.assignments(outputs, anchors, targets)
         labels = torch.stack([assignment.labels for assignment in assignments])  # (B, P)
-        # Asked for once: the host waits until the device has counted them.
+        # Only once, because the host waits here until the device has counted them.
         rows = (labels >= 0).flatten().nonzero()[:, 0]  # of the positives, among B * P
         positives = self._positives(outputs, anchors, assignments, targets, rows)
         quality = None if self.quality is None else self.quality.target(positives).detach()

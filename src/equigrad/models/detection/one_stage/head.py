@@ -65,7 +65,7 @@ class DenseHead(nn.Module):
         self.scales = nn.Parameter(torch.ones(num_levels)) if with_scales else None
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                # Published: 0.01, for 256 channels. Fewer would let the signal die out in towers without normalisation.
+                # Published: 0.01, for 256 channels. With fewer channels, signals would vanish in towers without norms.
                 nn.init.normal_(module.weight, std=0.01 * math.sqrt(256 / num_channels))
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]
         set_prior(self.logits, prior)

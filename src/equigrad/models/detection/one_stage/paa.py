@@ -1,4 +1,4 @@
-"""PAA (Kim and Lee 2020): anchors are chosen by what they would cost, with a mixture of two normal distributions."""
+"""PAA (Kim and Lee 2020): anchors are chosen by their loss, with a mixture of two normal distributions."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -74,7 +74,7 @@ class ConvBlock(nn.Module):
 
 
 class CrossStage(nn.Module):
-    """Half of the channels goes through the blocks, half passes by (Wang et al.: CSPNet. CVPRW 2020)."""
+    """Half of the channels goes through the blocks, the other half around them (Wang et al.: CSPNet. CVPRW 2020)."""
 
     def __init__(self, in_channels: int, out_channels: int, num_blocks: int, *, shortcut: bool = True) -> None:
         super().__init__()

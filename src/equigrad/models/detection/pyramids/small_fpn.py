@@ -1,4 +1,4 @@
-"""A small convolutional pyramid, trained from scratch: seconds an epoch on a CPU, for scenes of 128-256 px.
+"""A small convolutional pyramid for scenes of 128-256 px, trained from scratch in seconds per epoch on a CPU.
 
 Paths below the name the detector gives the pyramid: `stem`, `stages.0` …, `fpn`.
 """

@@ -1,6 +1,6 @@
-"""Masks of RoIs: the branch that predicts them, what it is trained for, and how they get back into the image.
+"""Masks of RoIs: the branch that predicts them, its training targets, and pasting masks into the image.
 
-A RoI needs the mask of one category only, so of the 1203 masks of a head only that one is computed.
+A RoI needs the mask of one category only, so only that one of the 1203 masks of a head is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ class MaskBranch(nn.Module):
         level_names: of the levels RoIs are pooled from.
         num_channels: of the branch.
         sampling_ratio: points a bin is averaged over, on each of its sides.
-        aligned: see `roi_pool`; for the masks to learn, too.
+        aligned: see `roi_pool`; also for the training targets.
         batch_norm: after each of the four convolutions.
     """
 
@@ -151,7 +151,7 @@ def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int, *, alig
         aligned: see `roi_pool`.
     """
     targets = rois.new_zeros((len(rois), size, size))
-    # Objects that no RoI asks for stay as they are stored.
+    # Masks of objects without a RoI are not made dense.
     objects, positions, counts = torch.unique(matched, return_inverse=True, return_counts=True)
     wanted = torch.stack([objects, counts]).T.tolist()
     by_object = positions.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""Faster R-CNN and Mask R-CNN on any pyramid, with the classification loss and the scores handed in.
+"""Faster R-CNN and Mask R-CNN on any pyramid, with a classification loss and scores that are passed in.
 
     pyramid = resnet50_fpn(TORCHVISION, extra="pool")
     loss, scores = WithObjectness(SigmoidEqualizationLoss(1203)), SigmoidObjectnessScores()
@@ -77,7 +77,7 @@ class RCNN(nn.Module):
         }
 
     def _check(self, targets: Sequence[Target]) -> None:
-        """Boxes without area have no logarithm, and label C would be taken for background."""
+        """Refuse boxes without area, which have no logarithm, and labels out of range: C would mean background."""
         if self.roi_heads.mask_branch is not None and not all("masks" in target for target in targets):
             raise ValueError("targets must have masks to train a mask branch")
         boxes = torch.cat([target["boxes"] for target in targets])
@@ -192,7 +192,7 @@ def roi_levels(strides: Sequence[int]) -> list[str]:
 
 
 def _require(is_allowed: Tensor, values: Tensor, message: str) -> None:
-    """Refuse rows (n,) of values: at once on the CPU, by an assertion on a GPU, where reading them back would wait."""
+    """Refuse rows (n,) of values: by ValueError on the CPU, by a device assertion on a GPU, which does not wait."""
     if is_allowed.is_cuda:
         torch._assert_async(is_allowed.all(), message)
     elif not is_allowed.all():

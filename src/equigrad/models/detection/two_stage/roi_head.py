@@ -1,4 +1,4 @@
-"""The second stage of a two-stage detector: RoIs to categories, boxes and masks. Loss and scores are handed in.
+"""The second stage of a two-stage detector: RoIs to categories, boxes and masks. Loss and scores are passed in.
 
 Which columns the classifier has follows from the scores, and what background is called in the loss from
 `background_column`; `roi_scores` has the table of what goes together.
@@ -58,7 +58,7 @@ class BoxPredictor(nn.Module):
         num_boxes: C, or 1 if all categories share a box.
     """
 
-    # All values of a RoI together read each filter once; pair by pair each reads its own: good while pairs are few.
+    # Computing the boxes of all categories reads each filter once; pair by pair is faster only for few pairs.
     MOST_PAIRS_A_ROI = 2
 
     def __init__(self, classifier: nn.Module, num_features: int, num_boxes: int) -> None:
@@ -76,7 +76,7 @@ class BoxPredictor(nn.Module):
             values: Tensor = layer(features).view(len(features), self.num_boxes, 4)
             return values[rows, labels if self.num_boxes > 1 else torch.zeros_like(labels)]
         filters = F.embedding(labels, layer.weight.view(self.num_boxes, -1)).view(-1, 4, layer.in_features)
-        chosen = features.index_select(0, rows)  # not by brackets, whose gradient is slow
+        chosen = features.index_select(0, rows)  # the gradient of features[rows] is slow
         return torch.baddbmm(layer.bias.view(-1, 4)[labels, :, None], filters, chosen[..., None])[..., 0]
 
 
