@@ -47,7 +47,7 @@ class Task(Protocol):
         ...
 
     def predictor(self, recipe: Any, folder: Path) -> Predictor:
-        """From images to what the newest weights of a run say about them, on the CPU."""
+        """A predictor with the newest weights of a run, on the CPU."""
         ...
 
 
@@ -59,7 +59,7 @@ _TASKS: dict[type[Any], Task] = {
 
 
 def task_of(recipe: Recipe) -> Task:
-    """The task that a recipe holds the settings of."""
+    """The task of a recipe."""
     return _TASKS[type(recipe)]
 
 
@@ -96,7 +96,7 @@ def evaluate_variant(
     Args:
         folder: of the run, which stays as it is.
         recipe: the changed one.
-        output: becomes a run folder with the history and the weights of the first, for all that is done with runs.
+        output: becomes a run folder with the history and the weights of the first, for `report` and other commands.
         command: how the evaluation was started.
         best: weights of the best evaluation, which `training.keep_best` keeps; else the newest.
     """
@@ -105,7 +105,7 @@ def evaluate_variant(
         raise EngineError("--best is evaluated by one process: start it without torchrun")
     if ranks()[0] != 0:
         wait_for_ranks()
-        # Where ranks share no file system, this one has no copy of the weights but those of the run.
+        # Without a shared file system this rank has the weights in the folder of the run only.
         return task_of(recipe).evaluate(recipe, output, folder)
     check_not_in_use(folder)
     checkpoint, step = _best_checkpoint(folder) if best else _newest_checkpoint(folder)
@@ -121,7 +121,7 @@ def evaluate_variant(
             write_atomically(output / RECIPE, (json.dumps(content, indent=1) + "\n").encode())
             wait_for_ranks()
             return task_of(recipe).evaluate(recipe, output)
-        except BaseException:  # half a run would be in the way of the next try
+        except BaseException:  # an incomplete run folder would block the next attempt
             shutil.rmtree(output, ignore_errors=True)
             raise
 

@@ -1,4 +1,4 @@
-"""Opening image files of which nothing is trusted, and turning them upright."""
+"""Opening untrusted image files, and rotating images by their EXIF orientation."""
 
 import logging
 import warnings
@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from equigrad.errors import reason
 
-# Not all that Pillow knows: for some formats, such as EPS, it starts other programs.
+# Not all formats of Pillow: for some, such as EPS, it starts other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _ROTATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -72,7 +72,7 @@ def rotation(image: Image.Image, stated: tuple[int, int] | None = None) -> Image
     Annotations are of the image as people see it. Some tools write them for the stored pixels: `stated`, the height and
     width in the annotations, shows that where the two sizes differ, and then the image is left as it is.
     """
-    # Pillow turns TIFF files itself, and would decode all pixels of a PNG file to look behind them.
+    # Pillow rotates TIFF files itself, and would decode all pixels of a PNG file to find its EXIF data.
     if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
         return None
     try:

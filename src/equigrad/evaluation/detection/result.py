@@ -1,4 +1,4 @@
-"""What an evaluation of detections says: metrics under the papers' names, and a row for every category."""
+"""The result of an evaluation of detections: metrics under the papers' names, and a row for every category."""
 
 from dataclasses import dataclass
 

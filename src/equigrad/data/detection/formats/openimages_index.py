@@ -1,4 +1,4 @@
-"""Reading OpenImages by way of an index, which also holds the sizes of its images: they are measured once."""
+"""Reading OpenImages through an index, which also holds the sizes of its images, so that they are measured once."""
 
 import os
 from functools import partial
@@ -55,7 +55,7 @@ def indexed_openimages(
         names.append(LABELS_FILE.format(split=split))
     files = [root / name for name in names] + ([] if sizes is None else [Path(sizes)])
     if not all(file.is_file() for file in files) or (images is None and sizes is None):
-        return read()  # which says what is missing
+        return read()  # raises an error that names what is missing
     measured = images if sizes is None else None
     return indexed(
         files,
