@@ -53,7 +53,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def _check_archive(file: Path) -> None:
-    """Checksums, which torch.load does not look at, and sizes, which it believes."""
+    """Check checksums, which `torch.load` ignores, and sizes, which it trusts."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):

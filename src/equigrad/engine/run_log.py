@@ -1,4 +1,4 @@
-"""What a run leaves behind in its folder, besides checkpoints.
+"""The files of a run in its folder, besides checkpoints.
 
 recipe.json        settings, versions, seed and command, also of every resumption
 metrics.jsonl      one line for each logged step
@@ -129,7 +129,7 @@ def write_recipe(
     step: int,
     last_step: int | None = None,
 ) -> None:
-    """Describe the run in `recipe.json`; a resumption is added to what is there.
+    """Describe the run in `recipe.json`; a resumed run adds its start to the file.
 
     Args:
         folder: of the run.

@@ -10,7 +10,7 @@ from equigrad.engine.schedule import Schedule
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How to train; what to train is handed to `train` itself.
+    """How to train; model and data are arguments of `train` and `Training`.
 
     Args:
         optimizer: `SGD` or `AdamW`.

@@ -27,7 +27,7 @@ _QUARTER_TURNS = {_ROTATIONS[orientation] for orientation in (5, 6, 7, 8)}  # wh
 MAX_FILE_BYTES = 1 << 28  # of an image file: some formats are read as a whole before anything is known of them
 
 
-# Pillow also logs, and Python prints what nobody handles.
+# Pillow also logs, and Python prints log records that have no handler.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
@@ -39,7 +39,7 @@ def opened_image(file: Path | IO[bytes]) -> Iterator[Image.Image]:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large images, and about metadata that nobody reads
+            warnings.simplefilter("ignore")  # about large images, and about metadata that is not used
             with Image.open(file, formats=FORMATS) as image:
                 yield image
     except UnidentifiedImageError:  # its message would show the stream object

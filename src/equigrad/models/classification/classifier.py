@@ -8,7 +8,7 @@
 Paths of parts, for `frozen` and for rules of the optimiser, are `backbone`, `classifier` and `classification_loss`;
 those inside a backbone are in its module. "Last block and classifier trained", as on Places-LT, is then
 `frozen=("backbone.conv1", "backbone.bn1", "backbone.layer1", "backbone.layer2", "backbone.layer3")`, with
-`"backbone.layer4.0", "backbone.layer4.1"` besides if the block is to mean the last three convolutions alone.
+also `"backbone.layer4.0", "backbone.layer4.1"` if "last block" means only the last three convolutions.
 """
 
 from collections.abc import Mapping

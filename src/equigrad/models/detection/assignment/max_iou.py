@@ -56,7 +56,7 @@ def in_blocks(values: Tensor, num_objects: int) -> list[Tensor]:
 
 
 def settle_claims(anchors: Tensor, objects: Tensor, scores: Tensor, num_anchors: int) -> Tensor:
-    """Matched object (P,), -1 where nobody claims: each anchor goes to the claim with the highest score.
+    """Matched object (P,), -1 for an unclaimed anchor: each anchor goes to the claim with the highest score.
 
     Args:
         anchors: (K,) claimed anchor of each claim.

@@ -210,7 +210,7 @@ class DenseDetector(nn.Module):
     def _classification_targets(
         self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives, rows: Tensor
     ) -> list[tuple[Tensor, ...]]:
-        """What the classification loss takes besides the logits of a level: labels, and quality where it wants it."""
+        """What the classification loss takes besides the logits of a level: labels and, if needed, quality."""
         num_anchors = self.grid.num_anchors
         if not self.classifies_background:
             labels = labels.masked_fill(labels == BACKGROUND, IGNORE)

@@ -44,7 +44,7 @@ class RoIClassifier(nn.Linear):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the initial weights; second stages call it to start anew."""
+        """Set the initial weights; second stages call it for a new classifier."""
         nn.init.normal_(self.weight, std=0.01)
         nn.init.constant_(self.bias, 0.0 if self.prior is None else bias_for_prior(self.prior))
 
@@ -93,7 +93,7 @@ class RoIHead(nn.Module):
         classification_loss: called once a step with logits (R, K) and labels (R,), also without a RoI.
         scores: from logits to scores (R, C); decides K.
         classifier: makes the layer before them.
-        background_column: column that means background, C for a softmax of C + 1; None hands the loss BACKGROUND.
+        background_column: column that means background, C for a softmax of C + 1; None labels it BACKGROUND.
         divide_by_rois: the loss divides by all RoIs and not by those it counts itself: as published for a softmax with
             objectness, which counts the foreground alone.
         class_agnostic: one box, and one mask, for all categories.
