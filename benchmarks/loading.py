@@ -36,7 +36,7 @@ from equigrad.data.detection.transforms import LVIS_SHORT_SIDES, train_transform
 from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.readers import read_images
 from equigrad.data.images.transforms import train_transform
-from equigrad.engine.loading import SampleSlot, SlotDataset
+from equigrad.engine.loading.step_loader import SampleSlot, SlotDataset
 from equigrad.engine.random_state import mixed_seed, seed_cpu
 
 Read = Callable[[int, int], Any]

@@ -96,7 +96,7 @@ def sync_folder(folder: Path) -> None:
 def remove_temporary_files(folder: Path) -> None:
     """Remove half-written files and folders of killed processes; those that are being written stay."""
     for path in folder.glob(f".*.[0-9]*{TEMPORARY_SUFFIX}"):
-        # Where files cannot be locked, nothing tells whether the writer lives.
+        # Without file locks it is not known whether the writer is still running.
         with suppress(OSError):
             _remove_unlocked(path)
 

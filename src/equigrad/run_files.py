@@ -1,4 +1,4 @@
-"""Names of the files in a run folder, and what they say about the run; whoever writes or reads one looks here."""
+"""Names of the files in a run folder, for all that write or read them, and how far the run in a folder has come."""
 
 import json
 import shlex
@@ -58,9 +58,24 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     return content
 
 
+def checkpoint_file(folder: Path, step: int) -> Path:
+    """Where a run keeps the checkpoint of a step."""
+    return folder / CHECKPOINTS / f"step_{step:08d}.pt"
+
+
 def checkpoint_files(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first."""
     return sorted((folder / CHECKPOINTS).glob("step_*.pt"))
+
+
+def step_in_name(checkpoint: Path) -> int | None:
+    """The step that the name of a checkpoint states; None if it states none."""
+    return parsed_number(checkpoint.stem.removeprefix("step_"))
+
+
+def parsed_number(text: str) -> int | None:
+    """A number of 1 to 15 digits; None for any other text, since names of files in a run folder are not trusted."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def standing(folder: Path) -> Standing | None:
@@ -68,12 +83,13 @@ def standing(folder: Path) -> Standing | None:
     try:
         start = read_recipe(folder)["starts"][-1]
         last_step = start["last_step"]
-        steps = [int(file.stem.removeprefix("step_")) for file in checkpoint_files(folder)]
-    except (EngineError, IndexError, KeyError, TypeError, ValueError):
+    except (EngineError, IndexError, KeyError, TypeError):
         return None
-    if not isinstance(last_step, int):
+    steps = [step_in_name(file) for file in checkpoint_files(folder)]
+    known = [step for step in steps if step is not None]
+    if not isinstance(last_step, int) or len(known) < len(steps):
         return None
-    step = max(steps, default=0)
+    step = max(known, default=0)
     return Standing(step, last_step, step >= last_step and (folder / EVALUATION).exists())
 
 

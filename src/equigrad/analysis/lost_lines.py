@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from equigrad.run_files import CHECKPOINTS, EVALUATION, METRICS
+from equigrad.run_files import EVALUATION, METRICS, checkpoint_files, step_in_name
 
 _MAX_LINES = 10_000_000  # more than a log has: such steps come from a name or a file that is not of a run
 
@@ -31,7 +31,7 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
 
 
 def _missing_steps(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterable[Any]) -> list[int]:
-    end = max((_step(file) for file in (folder / CHECKPOINTS).glob("step_*.pt")), default=0)
+    end = max((step_in_name(file) or 0 for file in checkpoint_files(folder)), default=0)
     if not (folder / EVALUATION).exists():
         end -= 1  # the line of a step with an evaluation is written after its checkpoint
     missing: list[int] = []
@@ -46,8 +46,3 @@ def _missing_steps(folder: Path, starts: Iterable[Mapping[str, Any]], logged: It
         missing += due - found
         end = min(end, first)
     return missing
-
-
-def _step(file: Path) -> int:
-    number = file.stem.removeprefix("step_")
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.unfinished_runs import note_unfinished
-from equigrad.run_files import read_recipe
+from equigrad.run_files import COMPARISONS, PREDICTIONS, read_recipe
 
 if TYPE_CHECKING:
     from equigrad.tasks.trained_model import TrainedModel
@@ -72,7 +72,7 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     ids = ImageIds(parsed.annotations)
     for one in inputs:
         ids.of(one)
-    output = parsed.output or parsed.run / ("comparisons" if parsed.beside else "predictions")
+    output = parsed.output or parsed.run / (COMPARISONS if parsed.beside else PREDICTIONS)
     pictures: Sequence[Path | None] = [None] * len(inputs) if parsed.no_pictures else pictures_of(inputs, output)
     camera_picture = None if parsed.no_pictures or not parsed.camera else output / "camera.mp4"
     new_files = [*pictures, camera_picture, parsed.json, parsed.csv]

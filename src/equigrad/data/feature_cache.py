@@ -29,7 +29,7 @@ _PART = 256  # images that are computed before they are kept
 
 
 class LabelledImages(Protocol):
-    """What is asked of a data set; `equigrad.data.images.lists.ImageDataset` offers it."""
+    """What `cache_features` needs of a data set, such as `equigrad.data.images.dataset.ImageDataset`."""
 
     @property
     def class_names(self) -> Sequence[str]:
@@ -122,7 +122,7 @@ def cache_features(
     dataset: LabelledImages,
     folder: str | os.PathLike[str],
     *,
-    batch_size: int = 16,  # of more, a CPU spends half its time on fresh memory
+    batch_size: int = 16,  # with larger batches, a CPU spends half its time on allocating memory
     num_workers: int = 0,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
@@ -191,7 +191,7 @@ def _joined(parts: Sequence[Path], file: Path, num_images: int) -> Rows:
 def _mapped(file: Path, num_images: int) -> Rows | None:
     """The features in a file without reading them into memory; None if it is not there, or damaged."""
     try:
-        # Copy on write: what is done to the array does not reach the file.
+        # Copy on write: changes of the array do not change the file.
         features = np.lib.format.open_memmap(file, mode="c")
     except (OSError, ValueError):
         return None
@@ -201,7 +201,7 @@ def _mapped(file: Path, num_images: int) -> Rows | None:
 
 def _fingerprint(backbone: nn.Module, dataset: LabelledImages) -> str:
     digest = hashlib.sha256(f"{dataset.fingerprint()}\n{backbone}\n".encode())
-    # Buffers too, and those that are not saved: the normalisation is one of them.
+    # Buffers too, even those that are not saved, such as the normalisation.
     for name, value in (*backbone.named_parameters(), *backbone.named_buffers()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -1,4 +1,4 @@
-"""Single random numbers from torch's global generator, which the training loop seeds anew for every sample."""
+"""Single random numbers from torch's global generator, which the training loop seeds for every sample."""
 
 from collections.abc import Sequence
 

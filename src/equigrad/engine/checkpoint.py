@@ -15,7 +15,7 @@ from torch import Tensor
 
 from equigrad.errors import EngineError, reason
 from equigrad.files import atomic_write, remove_temporary_files
-from equigrad.run_files import BEST, CHECKPOINTS, checkpoint_files as checkpoint_files
+from equigrad.run_files import BEST, CHECKPOINTS, checkpoint_file, checkpoint_files as checkpoint_files
 
 
 def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: int) -> Path:
@@ -23,7 +23,7 @@ def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: 
     folder = run_folder / CHECKPOINTS
     folder.mkdir(parents=True, exist_ok=True)
     remove_temporary_files(folder)
-    file = folder / f"step_{step:08d}.pt"
+    file = checkpoint_file(run_folder, step)
     with atomic_write(file) as stream:
         torch.save(content, stream)
     for old in checkpoint_files(run_folder)[:-keep]:
@@ -32,9 +32,8 @@ def save_checkpoint(run_folder: Path, content: dict[str, Any], step: int, keep: 
 
 
 def keep_as_best(run_folder: Path, step: int) -> None:
-    """Copy the checkpoint of a step to where no later one replaces it."""
-    checkpoint = run_folder / CHECKPOINTS / f"step_{step:08d}.pt"
-    with checkpoint.open("rb") as source, atomic_write(run_folder / BEST) as copy:
+    """Copy the checkpoint of a step to `best.pt`, which later checkpoints do not remove."""
+    with checkpoint_file(run_folder, step).open("rb") as source, atomic_write(run_folder / BEST) as copy:
         shutil.copyfileobj(source, copy)
 
 
@@ -54,7 +53,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def _check_archive(file: Path) -> None:
-    """Checksums, which torch.load does not look at, and sizes, which it believes."""
+    """Check checksums, which `torch.load` ignores, and sizes, which it trusts."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
@@ -84,9 +83,9 @@ def latest_checkpoint(run_folder: Path, warn: Callable[[str], None] = print) -> 
     return None
 
 
-def load_weights(run_folder: Path, warn: Callable[[str], None] = print) -> dict[str, Tensor]:
+def load_weights(run_folder: Path) -> dict[str, Tensor]:
     """`state_dict` of the run's newest model for evaluation: the averaged weights if the run keeps them."""
-    found = latest_checkpoint(run_folder, warn)
+    found = latest_checkpoint(run_folder)
     if found is None:
         raise EngineError(f"{run_folder} has no checkpoint to load")
     file, content = found

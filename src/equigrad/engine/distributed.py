@@ -29,20 +29,16 @@ Precision = Literal["32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
-def launch(
-    *, precision: Precision = "32", seed: int = 0, accelerator: Device = "auto", find_unused_parameters: bool = False
-) -> "Fabric":
+def launch(*, precision: Precision = "32", seed: int = 0, accelerator: Device = "auto") -> "Fabric":
     """Join the other processes, if any, and seed this one; call it before models and samplers are built.
 
     Args:
         precision: "32", or autocast to "bf16" or "fp16"; with "fp16" the loss is scaled.
         seed: the same on all ranks, so that they build the same model.
         accelerator: "cpu", "cuda", "mps" or the best there is.
-        find_unused_parameters: for models that leave out parameters in some steps, in several processes.
     """
     # Imported here because it takes seconds, which a command that does not train should not spend.
     from lightning.fabric import Fabric
-    from lightning.fabric.strategies.ddp import DDPStrategy
 
     from equigrad.engine.autocast import precision_plugin
 
@@ -55,7 +51,7 @@ def launch(
         accelerator=chosen,
         devices=num_local,
         num_nodes=world_size // num_local,
-        strategy=DDPStrategy(find_unused_parameters=find_unused_parameters) if world_size > 1 else "auto",
+        strategy="ddp" if world_size > 1 else "auto",
         plugins=precision_plugin(precision, chosen),
     )
     if world_size > 1:
@@ -79,9 +75,9 @@ def join(backend: str) -> None:
 def unused_part(store: Store, rank: int, world_size: int) -> Store:
     """A part of a store that no earlier process has written to; every rank must call.
 
-    torchrun may keep its store when it restarts the ranks: a new rank would find the address of a dead one there. How
-    often they were restarted does not name the part, since nodes count differently. So the first rank makes up a name.
-    The others ask for it under names of their own, which the first one of an earlier attempt cannot have answered.
+    torchrun may keep its store when it restarts the ranks, and a new rank would read the address of a dead one there.
+    The number of restarts cannot name the part, because nodes count it differently. So rank 0 makes up a name. The
+    others ask for it under keys of their own, which rank 0 of an earlier attempt cannot have answered.
     """
     name = uuid.uuid4().hex
     if rank > 0:
@@ -101,7 +97,7 @@ def unused_part(store: Store, rank: int, world_size: int) -> Store:
 
 
 def join_ranks() -> torch.device:
-    """Join the other processes that torchrun has started, if any, for work without a training; the device to use."""
+    """Join the other processes that torchrun has started, if any, for work other than training; returns the device."""
     chosen = best_accelerator()
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         join("nccl" if chosen == "cuda" else "gloo")
@@ -112,7 +108,7 @@ def join_ranks() -> torch.device:
 
 
 def ranks() -> tuple[int, int]:
-    """The rank of this process and the number of ranks; 0 and 1 for a process on its own."""
+    """The rank of this process and the number of ranks; 0 and 1 for a single process."""
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
@@ -125,13 +121,13 @@ def wait_for_ranks() -> None:
 
 
 def job_name() -> str | None:
-    """What torchrun calls this job, the same after a restart; None for a process on its own."""
+    """The job id of torchrun, which stays the same after a restart; None for a single process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     name, master = os.environ["TORCHELASTIC_RUN_ID"], f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     if name != "none":
         return name
-    # Without --standalone or --rdzv-id it has no name. On one node torchrun itself tells jobs apart.
+    # Without --standalone or --rdzv-id a job has no id. On one node torchrun itself keeps jobs apart.
     return f"{os.getppid()}" if os.environ.get("GROUP_WORLD_SIZE") == "1" else master
 
 

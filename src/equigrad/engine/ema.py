@@ -21,7 +21,8 @@ class Ema:
 
     Args:
         decay: share of the average that survives an update, in the long run.
-        ramp: the decay of update t is `decay * (1 - exp(-t / ramp))`, so that the first weights are soon forgotten.
+        ramp: the decay of update t is `decay * (1 - exp(-t / ramp))`, so that early
+            weights lose their influence quickly.
     """
 
     decay: float = 0.9998
@@ -35,7 +36,7 @@ class Ema:
 class AveragedModel:
     """A copy of the model whose weights follow the model's slowly.
 
-    Gradient statistics, and what is not a float, are copied: they are facts about the training, not weights.
+    Gradient statistics and buffers that are not floats are copied, not averaged.
     """
 
     def __init__(self, model: nn.Module, settings: Ema) -> None:

@@ -1,7 +1,7 @@
-"""The numbers of a run for TensorBoard.
+"""The numbers of a run as TensorBoard events.
 
-Events are written by the training itself: the writer that torch offers does so in a thread, where a full disk becomes a
-traceback that nobody catches.
+`torch.utils.tensorboard` writes events in a thread, where a full disk ends in a traceback that nothing can catch. Here
+the training itself writes them.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.files import naming
+from equigrad.run_files import parsed_number
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
@@ -20,11 +21,11 @@ _PREFIX = "events.out.tfevents."
 
 
 class EventFile:
-    """A new file of events in a folder.
+    """A new event file in a folder.
 
     Args:
-        folder: which is created if needed.
-        purge_step: what earlier files say about this step and later ones is forgotten.
+        folder: created if needed.
+        purge_step: TensorBoard ignores what earlier files have for this step and later ones.
     """
 
     def __init__(self, folder: Path, purge_step: int) -> None:
@@ -61,5 +62,4 @@ class EventFile:
 
 
 def _number(name: str) -> int:
-    number = name.removeprefix(_PREFIX).partition(".")[0]
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else 0
+    return parsed_number(name.removeprefix(_PREFIX).partition(".")[0]) or 0

@@ -1,7 +1,7 @@
-"""When a rank fails, the user reads one line that names it, and no traceback of the ranks that lost contact with it.
+"""One error message when a rank fails, instead of a traceback of every rank that lost contact with it.
 
-fabric = launch()                                # every rank says who it is, in the store that torchrun keeps
-with one_voice():                                # the rank that speaks raises EngineError, the others exit
+fabric = launch()                                # every rank writes its process id into the store of the process group
+with one_voice():                                # one rank raises EngineError with the reason, the others exit
     …
 """
 
@@ -20,21 +20,21 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from equigrad.errors import EngineError, one_line
 
-_SECONDS_TO_FIND_OUT = 3.0
-_SECONDS_TO_PART = 2.0
+_SECONDS_TO_FIND_CAUSE = 3.0  # how long a rank looks for the rank that failed first
+_SECONDS_TO_READ_STORE = 2.0  # how long rank 0, which may hold the store, waits for the others to read it
 _SECONDS_TO_DIE = 0.5  # of a killed process, from its last connection to its end
-_BROKEN_CONTACT = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
+_LOST_CONTACT = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
 
 class AgreedError(EngineError):
-    """An error that every rank raises alike, so that none of them needs to be named."""
+    """An error that all ranks raise with the same message, so that the message need not name a rank."""
 
 
 class _Process(NamedTuple):
     """The process of a rank."""
 
     host: str
-    space: str  # where its id has a meaning: two containers may have one host name
+    space: str  # PID namespace, because two containers may have the same host name
     id: int
 
     @classmethod
@@ -45,7 +45,7 @@ class _Process(NamedTuple):
         return cls(socket.gethostname(), space, os.getpid())
 
     def has_died(self) -> bool:
-        """Whether it is known to be gone, or waits to be reaped by its parent; of other hosts nothing is known."""
+        """Whether the process has ended or is a zombie; False for processes of other hosts, which cannot be seen."""
         if self[:2] != _Process.own()[:2]:
             return False
         try:
@@ -57,8 +57,8 @@ class _Process(NamedTuple):
         return False
 
 
-class _Board:
-    """What the ranks know of each other, and what they have written about their end, where all can read it."""
+class _FailureBoard:
+    """Where ranks look up each other's processes and report their failures: keys in the store of the process group."""
 
     def __init__(self, store: Store, rank: int, world_size: int) -> None:
         self.store, self.rank = PrefixStore("equigrad", store), rank
@@ -68,46 +68,46 @@ class _Board:
         self.is_on_first_rank = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
     def explain(self, error: Exception) -> Exception:
-        """The error to raise here; SystemExit(1) if another rank tells the user."""
+        """The error to raise on this rank; raises SystemExit(1) if another rank reports the failure."""
         if isinstance(error, AgreedError):
-            text, speaks = None, self._speaks()
+            text, reports = None, self._is_first_to_report()
         elif isinstance(error, ValueError | OSError):
-            text, speaks = f"rank {self.rank}: {one_line(error)}", self._speaks(has_failed=True)
+            text, reports = f"rank {self.rank}: {one_line(error)}", self._is_first_to_report(has_failed=True)
         else:
-            text, speaks = self._consequence(error)
-        self._part()
-        if not speaks:
+            text, reports = self._find_cause(error)
+        self._wait_for_readers()
+        if not reports:
             raise SystemExit(1)
         return error if text is None else EngineError(text)
 
-    def _consequence(self, error: Exception) -> tuple[str | None, bool]:
-        """What to say about an error that another rank may have caused, and whether to say it."""
+    def _find_cause(self, error: Exception) -> tuple[str | None, bool]:
+        """The message for an error that another rank may have caused (None: its own), and whether to report it."""
         start = time.monotonic()
-        while time.monotonic() < start + _SECONDS_TO_FIND_OUT:
+        while time.monotonic() < start + _SECONDS_TO_FIND_CAUSE:
             dead = [rank for rank, process in self.others.items() if process.has_died()]
-            if 0 in dead and self.is_on_first_rank:  # nothing more can be read or written
+            if 0 in dead and self.is_on_first_rank:  # the store is gone
                 return self._died(0), all(rank > self.rank or rank in dead for rank in self.others)
             if self.is_on_first_rank and not dead and time.monotonic() < start + _SECONDS_TO_DIE:
-                time.sleep(0.02)  # torch would print a trace of its own for a store that is about to vanish
+                time.sleep(0.02)  # reading a store that is about to vanish makes torch print a trace
                 continue
             if any(self.store.check([f"failed {rank}"]) for rank in self.others):
-                return None, False  # that rank has said why
+                return None, False  # that rank reports its failure itself
             if dead:
-                return self._died(dead[0]), self._speaks()
+                return self._died(dead[0]), self._is_first_to_report()
             time.sleep(0.05)
-        if any(word in str(error).lower() for word in _BROKEN_CONTACT):
-            return f"rank {self.rank} lost contact with another rank: {one_line(error)}", self._speaks()
-        return None, self._speaks(has_failed=True)
+        if any(word in str(error).lower() for word in _LOST_CONTACT):
+            return f"rank {self.rank} lost contact with another rank: {one_line(error)}", self._is_first_to_report()
+        return None, self._is_first_to_report(has_failed=True)
 
-    def _part(self) -> None:
-        """Before the first rank ends, and the store with it, the others get a moment to read there what happened."""
+    def _wait_for_readers(self) -> None:
+        """Keep rank 0 alive until the others have read the store, if rank 0 holds it."""
         if not self.is_on_first_rank or self.others.get(0, _Process.own()).has_died():
             return
-        self.store.set(f"parted {self.rank}", "")
-        deadline = time.monotonic() + _SECONDS_TO_PART
+        self.store.set(f"done {self.rank}", "")
+        deadline = time.monotonic() + _SECONDS_TO_READ_STORE
         while self.rank == 0 and time.monotonic() < deadline:
             left = [rank for rank, process in self.others.items() if not process.has_died()]
-            if all(self.store.check([f"parted {rank}"]) for rank in left):
+            if all(self.store.check([f"done {rank}"]) for rank in left):
                 return
             time.sleep(0.02)
 
@@ -115,20 +115,20 @@ class _Board:
         process = self.others[rank]
         return f"rank {rank} (process {process.id} on {process.host}) has died; --resume goes on without loss"
 
-    def _speaks(self, *, has_failed: bool = False) -> bool:
-        """Whether this rank is the first that has something to say; `has_failed` of its own accord."""
+    def _is_first_to_report(self, *, has_failed: bool = False) -> bool:
+        """Whether no other rank has reported yet; `has_failed` if this rank failed by itself."""
         if has_failed:
             self.store.set(f"failed {self.rank}", "")
-        return bool(self.store.add("speakers", 1) == 1)
+        return bool(self.store.add("reports", 1) == 1)
 
 
-_board: _Board | None = None
+_board: _FailureBoard | None = None
 
 
 def announce(store: Store, rank: int, world_size: int) -> None:
-    """Let the other ranks know this process; all ranks call it with the store of their process group."""
+    """Tell the other ranks which process this is, through the store of the process group; every rank must call."""
     global _board
-    _board = _Board(store, rank, world_size)
+    _board = _FailureBoard(store, rank, world_size)
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def one_voice() -> Iterator[None]:
         if _board is None:
             raise
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the other ranks, before they could say why
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends other ranks before they can report
         explained = _board.explain(error)
         if explained is error:
             raise

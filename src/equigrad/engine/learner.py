@@ -1,4 +1,4 @@
-"""The model together with all that changes it: gradients, optimiser, scaler, averaged weights."""
+"""The model with everything that trains it: gradients, optimiser, loss scaler, averaged weights."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class CountsSamples(Protocol):
-    """A model that says how many samples its losses are the mean of, and takes a `normalizer` among its targets."""
+    """A model whose losses are means over samples that it can count; it takes a `normalizer` among its targets."""
 
     def num_counted(self, targets: Any) -> float | None:
-        """The samples; None if the losses are no such means."""
+        """Number of samples in the mean; None if the losses are not means over samples."""
         ...
 
 
@@ -59,7 +59,7 @@ class Learner:
         if settings.average_batch_norm:
             for module in self.wrapped.modules():
                 if isinstance(module, DistributedDataParallel):
-                    module.broadcast_buffers = False  # it would give all ranks those of the first, in each step
+                    module.broadcast_buffers = False  # it would copy the buffers of rank 0 to all ranks in each step
         self.optimizer = build_optimizer(self.model, settings.optimizer)
         self.scaled_optimizer: Any = fabric.setup_optimizers(self.optimizer)
         self.grad_norm: Tensor | None = None  # of the last step, if gradients are clipped
@@ -87,9 +87,9 @@ class Learner:
         return stack
 
     def shared_normalizer(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """What losses of unequal parts of a batch divide by, so that their mean is that of the joined batch.
+        """The divisor for losses of parts of unequal size, with which their mean is that of the joined batch.
 
-        Empty where there is one part only, and for models whose losses are no means of samples.
+        Empty if there is only one part, and for models whose losses are not means over samples.
 
         Args:
             batches: `(images, targets)` of the micro-batches of this rank.
@@ -140,9 +140,9 @@ class Learner:
 
     @contextmanager
     def evaluating(self) -> Iterator[nn.Module]:
-        """The model to evaluate, in evaluation mode; every module finds its own mode again afterwards.
+        """The model to evaluate, in evaluation mode; afterwards every module has the mode that it had before.
 
-        On all ranks it is the one that checkpoints hold.
+        All ranks evaluate the same model, the one that checkpoints hold.
         """
         self.agree_on_buffers()
         if self.average is not None:

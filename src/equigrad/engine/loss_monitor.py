@@ -1,4 +1,4 @@
-"""The losses between two lines of the log: their means, and the alarm when one is not finite."""
+"""The losses since the last line of the log: their means, and an error message when one is not finite."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class _Record(NamedTuple):
 
 
 class LossMonitor:
-    """Gathers losses without looking at them, which would make an accelerator wait."""
+    """Collects losses as tensors; reading their values at once would make the host wait for an accelerator."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
@@ -34,7 +34,7 @@ class LossMonitor:
     def alarm(self, sample_name: Callable[[int], str]) -> str | None:
         """Step, loss and samples of the first batch since the last call that had a loss which is not finite."""
         records, self._unchecked = self._unchecked, []
-        # A sum with a nan or an infinity in it is not finite: one look for all.
+        # A sum with a nan or an infinity in it is not finite, so one value is read instead of all.
         total = torch.stack([loss.float() for record in records for loss in record.losses.values()]).sum()
         if math.isfinite(total.item()):
             return None
@@ -42,7 +42,7 @@ class LossMonitor:
             broken = [f"{name} is {loss.item()}" for name, loss in losses.items() if not loss.isfinite()]
             if broken:
                 return f"loss {', '.join(broken)} at step {step}; batch: {_names(samples, sample_name)}"
-        return None  # finite terms of a sum too large for a float
+        return None  # all terms are finite, only their sum is too large for a float
 
     def means(self) -> dict[str, float]:
         """Mean of every loss since the last call."""
@@ -51,7 +51,7 @@ class LossMonitor:
         return means
 
     def means_so_far(self) -> dict[str, float]:
-        """The same, and the next call gets these losses too."""
+        """Mean of every loss since the last call of `means`, which will have these losses too."""
         sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
         return {name: total / self.count for name, total in zip(self.sums, sums, strict=True)}
 

@@ -1,8 +1,8 @@
 """Optimisers and what they optimise: parameter groups by path, frozen parts.
 
 A pattern names a part of the model by the start of its path: `"backbone.layer1"` is all of it, `"backbone.layer1.0"`
-one block; `*` stands for any one component, as in `"head.*.bias"`. A pattern that matches nothing is refused: it is a
-typing error that would otherwise train the wrong thing in silence.
+one block; `*` stands for any one component, as in `"head.*.bias"`. A pattern that matches nothing is refused, because a
+typing error would otherwise silently train the wrong parameters.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
 """The random numbers of Python, NumPy and PyTorch: seeding, saving and restoring them together.
 
-NumPy's is the global generator, old as it is: that is the one the transforms of other libraries draw from.
+Of NumPy it is the legacy global generator, because transforms of other libraries use that one.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ def restore(state: dict[str, Any]) -> None:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Whatever happens inside leaves no trace in the random numbers after it."""
+    """Restore all generators at the end, so that what happens inside does not change later random numbers."""
     # Not `capture`, whose plain values are slow to make: this happens at every step that reads its own data.
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]

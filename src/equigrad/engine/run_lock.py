@@ -1,7 +1,7 @@
 """Only one process writes in a run folder at a time.
 
 The kernel holds the lock (`flock` on the file `.lock`) and releases it when the process ends, however that happens. It
-works between machines that share an NFS folder, too. The file tells others who holds the folder.
+also works between machines that share an NFS folder. The content of the file names the process that holds the lock.
 """
 
 import errno
@@ -47,9 +47,9 @@ def run_lock(folder: Path, command: Sequence[str]) -> Iterator[None]:
         _write_holder(descriptor, command)
         yield
     finally:
-        if descriptor in _held:  # not in a forked process, which has left it to its parent
+        if descriptor in _held:  # false in a forked process, which leaves the lock to its parent
             _held.remove(descriptor)
-            # Before the lock ends: who opened this file meanwhile finds it removed, and makes a new one.
+            # Removed before the lock is released: a process that has opened it meanwhile sees that and makes another.
             with suppress(OSError):
                 file.unlink()
             os.close(descriptor)
@@ -77,7 +77,7 @@ def _acquire(file: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # removed by a holder that was about to end
+        os.close(descriptor)  # the previous holder has removed this file
 
 
 def _lock(file: Path, descriptor: int, *, shared: bool = False) -> None:
@@ -100,7 +100,7 @@ def _write_holder(descriptor: int, command: Sequence[str]) -> None:
         "command": shlex.join(command),
         "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
-    with suppress(OSError):  # a full disk is noticed by what matters more
+    with suppress(OSError):  # a full disk will fail at a write that matters more
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 

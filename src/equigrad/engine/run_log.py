@@ -1,4 +1,4 @@
-"""What a run leaves behind in its folder, besides checkpoints.
+"""The files of a run in its folder, besides checkpoints.
 
 recipe.json        settings, versions, seed and command, also of every resumption
 metrics.jsonl      one line for each logged step
@@ -35,7 +35,7 @@ _PACKAGES = ("equigrad", "torch", "torchvision", "lightning", "numpy")
 
 
 def check_run_folder(folder: Path, resume: bool) -> None:
-    """Refuse to mix a new run with what is in a folder, or to resume what is not a run."""
+    """Refuse a new run in a folder that is not empty, and to resume in a folder that is not a run."""
     # A run that was killed at its very beginning leaves half of its first file.
     if all(path.name == LOCK or path.suffix == TEMPORARY_SUFFIX for path in folder.iterdir()):
         return
@@ -63,7 +63,7 @@ class RunLog:
         step: of the checkpoint the run goes on from, 0 for a new one.
         keeps_last_line: False drops the line of that step too, which will be written again.
         expected: `content` of the log when the checkpoint was written, if it is known.
-        warn: is told in one line what a damaged file has lost.
+        warn: called with one line about what a damaged file has lost.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RunLog:
         self.history.record(step, model, watched)
 
     def sync(self) -> None:
-        """Make everything logged so far survive, as the checkpoint that follows will."""
+        """Flush everything to disk, before the checkpoint that relies on it is written."""
         self.history.write()
         with naming(self.folder / METRICS):
             os.fsync(self._metrics.fileno())
@@ -114,7 +114,7 @@ class RunLog:
 
     def close(self) -> None:
         """Close all files. After an error this writes the last snapshots; otherwise `sync` has done so."""
-        with suppress(OSError):  # it must not hide the error that came before
+        with suppress(OSError):  # an error here would hide the one that ended the run
             self.history.write()
         with suppress(OSError):
             self._metrics.close()
@@ -129,7 +129,7 @@ def write_recipe(
     step: int,
     last_step: int | None = None,
 ) -> None:
-    """Describe the run in `recipe.json`; a resumption is added to what is there.
+    """Describe the run in `recipe.json`; a resumed run adds its start to the file.
 
     Args:
         folder: of the run.
@@ -164,7 +164,7 @@ def write_recipe(
 def was_restarted(folder: Path) -> bool:
     """Whether the run in this folder was started by the job of torchrun that this process belongs to.
 
-    How often torchrun has restarted its processes does not tell: on a node that has replaced another it is never.
+    The restart count of torchrun does not say so: it is 0 on a node that has replaced another.
     """
     if job_name() is None or not (folder / RECIPE).exists():
         return False
@@ -189,7 +189,7 @@ def default_command() -> list[str]:
 
 
 def _drop_lines_after(file: Path, step: int) -> list[dict[str, Any]]:
-    """Forget what a run logged after its checkpoint, and what cannot be read, such as half a line; what is left."""
+    """Remove lines after a step and damaged lines from a log; returns the lines that are left."""
     if not file.exists():
         return []
     lines = [(line, _parsed(line)) for line in file.read_bytes().splitlines(keepends=True)]

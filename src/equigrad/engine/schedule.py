@@ -177,7 +177,7 @@ class Warmup:
 
 @dataclass(frozen=True)
 class EnoughSteps:
-    """At least some epochs and some steps: few samples are seen more often, until a training gets anywhere.
+    """A least number of epochs and of steps: with few samples more epochs are trained, because each has few steps.
 
     Args:
         min_epochs: least number of epochs, which decides with many samples.
@@ -236,7 +236,7 @@ class Schedule:
         return self.length.num_epochs(steps_per_epoch) * steps_per_epoch
 
     def stretch(self, steps_per_epoch: int) -> float:
-        """How many times more epochs there are because samples are few; evaluations keep apart as much."""
+        """By how much `length` multiplies the least number of epochs; intervals between evaluations grow as much."""
         if self.length is None or self.epochs is not None or self.steps is not None:
             return 1.0
         return self.length.num_epochs(steps_per_epoch) / self.length.min_epochs

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from equigrad.engine.ema import Ema
-from equigrad.engine.loading import OnError
+from equigrad.engine.loading.step_loader import OnError
 from equigrad.engine.optimizers import SGD, AdamW
 from equigrad.engine.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How to train; what to train is handed to `train` itself.
+    """How to train; model and data are arguments of `train` and `Training`.
 
     Args:
         optimizer: `SGD` or `AdamW`.

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish to stop, which the loop grants between two steps."""
+"""SIGTERM and SIGINT as a request to stop, which the training loop checks after every step."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ _END = b"\0"
 
 
 class StopRequest:
-    """While it is entered, the first signal only sets `is_set`; a second Ctrl-C interrupts at once.
+    """A context in which the first signal only sets `is_set`; a second Ctrl-C interrupts at once.
 
     Args:
-        acknowledge: called once, as soon as the first signal arrives. Python calls handlers between two operations, of
-            which a backward pass is one; so this is called by a thread, which the operating system wakes.
+        acknowledge: called once, as soon as the first signal arrives. Python runs a signal handler only between two
+            operations, and a backward pass is one operation. So a thread calls it, which the signal wakes.
     """
 
     def __init__(self, acknowledge: Callable[[], None] = lambda: None) -> None:
@@ -43,7 +43,7 @@ class StopRequest:
         self.is_set = True
 
     def _watch(self) -> None:
-        """Start the thread that acknowledges; it ends with the request."""
+        """Start the thread that calls `acknowledge`; it ends with the context."""
         reading, writing = os.pipe()
         os.set_blocking(writing, False)  # as `set_wakeup_fd` demands
         thread = threading.Thread(target=self._acknowledge_signal, args=(reading,), daemon=True)

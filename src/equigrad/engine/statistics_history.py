@@ -56,8 +56,8 @@ class StatisticsHistory:
 
     Args:
         folder: of the run.
-        last_step: snapshots after it, from a run that went further than its checkpoint, are forgotten.
-        warn: is told in one line about a file that cannot be read; the history then begins anew.
+        last_step: step of the checkpoint that the run goes on from; later snapshots are dropped.
+        warn: called with one line about a file that cannot be read; the history then starts again.
     """
 
     def __init__(self, folder: Path, last_step: int, warn: Callable[[str], None] = print) -> None:
@@ -84,7 +84,7 @@ class StatisticsHistory:
             self._snapshots[step] = arrays
 
     def write(self) -> None:
-        """Bring the file up to date. Before a checkpoint is early enough: what comes after it would be dropped."""
+        """Write all snapshots to the file. Once before each checkpoint is enough: a resumed run drops later ones."""
         if not self._snapshots:
             return
         steps = sorted(self._snapshots)
@@ -96,7 +96,7 @@ class StatisticsHistory:
 
 
 def _read(file: Path) -> dict[int, dict[str, Floats]]:
-    """The snapshots of a file of ours."""
+    """The snapshots in a file, by step; ValueError if it is not one that `write` made."""
     columns = read_npz(file)
     if "steps" not in columns:
         raise ValueError(f"{file}: expected an array named 'steps'")

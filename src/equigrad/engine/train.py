@@ -37,14 +37,9 @@ from equigrad.engine.checkpoint import (
 from equigrad.engine.distributed import any_rank, from_first_rank, gather_objects, mean_over_ranks
 from equigrad.engine.failures import AgreedError
 from equigrad.engine.learner import Learner, sum_of
-from equigrad.engine.loading import (
-    Batch,
-    Collate,
-    EpochAware,
-    ResumableSampler,
-    index_name,
-    naming_dead_workers,
-)
+from equigrad.engine.loading.step_loader import Batch, Collate, EpochAware, ResumableSampler, index_name
+from equigrad.engine.loading.training_loader import training_loader
+from equigrad.engine.loading.workers import naming_dead_workers
 from equigrad.engine.loss_monitor import LossMonitor
 from equigrad.engine.optimizers import set_learning_rate
 from equigrad.engine.reporting.reporter import Reporter, counted
@@ -52,7 +47,6 @@ from equigrad.engine.run_lock import run_lock
 from equigrad.engine.run_log import RunLog, check_run_folder, default_command, write_recipe
 from equigrad.engine.settings import TrainSettings
 from equigrad.engine.signals import StopRequest
-from equigrad.engine.training_loader import training_loader
 from equigrad.errors import EngineError, one_line
 from equigrad.files import remove_temporary_files
 from equigrad.run_files import BEST
@@ -62,7 +56,7 @@ if TYPE_CHECKING:
 
 TestBatch = TypeVar("TestBatch")
 
-# Looking at a number makes an accelerator wait; on the CPU it costs nothing.
+# Reading a value makes the host wait for an accelerator; on the CPU it costs nothing.
 _CHECK_EVERY_ON_ACCELERATOR = 10
 _NUM_SNAPSHOTS = 50
 
@@ -186,9 +180,9 @@ class Training:
         return is_stopped
 
     def run_to_evaluation(self) -> bool:
-        """Train until an evaluation is due: True. False at the end, or after a signal, which `interrupted` tells.
+        """Train until an evaluation is due, then return True; False at the end, or if a signal has set `interrupted`.
 
-        The checkpoint of the step is written before, so that a crash in the evaluation loses no step.
+        The checkpoint is written before the evaluation, so that a crash in the evaluation loses no step.
         """
         if self.evaluation_pending:  # it was due when the run was stopped
             return True
@@ -212,7 +206,7 @@ class Training:
 
     @contextmanager
     def evaluation_model(self) -> Iterator[nn.Module]:
-        """The model to evaluate, the averaged one if it is kept, in evaluation mode; the training does not notice."""
+        """The model to evaluate, the averaged one if there is one; random numbers and modes are restored afterwards."""
         self._is_evaluating, start = True, time.monotonic()
         with random_state.preserved(), torch.no_grad(), self.learner.evaluating() as model:
             yield model
@@ -279,10 +273,10 @@ class Training:
         return should_stop
 
     def _check(self) -> bool:
-        """Between gradients and their use: refuse losses that are not finite; whether any rank was asked to stop.
+        """Refuse losses that are not finite, before they change the weights; whether any rank was asked to stop.
 
-        Ranks agree on both here, so none waits for one that is gone. On an accelerator only every few steps, and always
-        before a checkpoint, which must be a good one.
+        All ranks decide alike, so that none waits for one that has stopped. On an accelerator the check is made every
+        few steps, and always before a checkpoint, which must not hold weights of a failed step.
         """
         step = self.step + 1
         if step % self.check_every and not self._is_due(step, self.checkpoint_every, self.evaluate_every):
@@ -297,7 +291,7 @@ class Training:
     def _after_step(self, should_stop: bool) -> None:
         self.reporter.progress.advance(self.step)
         self.evaluation_pending = self.evaluates and self._is_due(self.step, self.evaluate_every)
-        # A scheduler that sent a signal does not wait for an evaluation: it follows after resuming, with its log line.
+        # A scheduler that sent a signal does not wait for an evaluation. The resumed run begins with it.
         self.interrupted = should_stop and (self.step < self.total or self.evaluation_pending)
         if not self.evaluation_pending and self._is_due(self.step, self.settings.log_every):
             self._log({})
@@ -342,7 +336,7 @@ class Training:
         if broken is not None:
             raise EngineError(f"the weights {broken} are not finite at step {self.step}; {self._last_checkpoint()}")
         if self.settings.average_batch_norm:
-            self.learner.agree_on_buffers()  # a resumed run begins with them on all ranks
+            self.learner.agree_on_buffers()  # a resumed run loads them on all ranks
         own = {"random": random_state.capture(), "losses": self.monitor.state_dict(), "skipped": dict(self.skipped)}
         per_rank = gather_objects(own)
         _on_first_rank(self.fabric, lambda: self._write_checkpoint(per_rank))
@@ -429,7 +423,7 @@ class Training:
         self._load_own(content["ranks"])
 
     def _load_own(self, ranks: list[dict[str, Any]]) -> None:
-        """What every rank has for itself; another number of ranks draws new random numbers."""
+        """Load the state of this rank; if the number of ranks has changed, random numbers are seeded anew."""
         if len(ranks) == self.fabric.world_size:
             own = ranks[self.fabric.global_rank]
             self.skipped = Counter(own["skipped"])

@@ -6,7 +6,6 @@ for images, targets in loader:
 evaluator.result()          # {"Overall": 0.514, "Many": ..., "Medium": ..., "Few": ..., ...}
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from equigrad.data.frequency import shot_split
 from equigrad.evaluation.gathering import gathered_everywhere
+from equigrad.evaluation.known_mean import mean_known
 
 Convention = Literal["code", "paper"]
 NUM_BINS = 15  # of the calibration error, as in Guo et al., ICML 2017
@@ -89,9 +89,9 @@ class ClassificationEvaluator:
         accuracy = self._accuracies(samples)
         return {
             "Overall": samples.is_correct.double().mean().item(),
-            **{name: _mean(accuracy[members]) for name, members in self.groups.items()},
+            **{name: mean_known(accuracy[members]) for name, members in self.groups.items()},
             "top5": samples.is_in_top5.double().mean().item(),
-            "mean_class_accuracy": _mean(accuracy),
+            "mean_class_accuracy": mean_known(accuracy),
             "ECE": calibration_error(samples.confidences, samples.is_correct),
         }
 
@@ -170,20 +170,13 @@ class _Samples:
         return len(self.labels)
 
 
-def calibration_error(confidences: Tensor, is_correct: Tensor, *, num_bins: int = NUM_BINS) -> float:
-    r"""ECE, how far confidence is from accuracy: $\sum_b \frac{n_b}{N} |acc_b - conf_b|$ over bins of equal width.
+def calibration_error(confidences: Tensor, is_correct: Tensor) -> float:
+    r"""ECE, how far confidence is from accuracy: $\sum_b \frac{n_b}{N} |acc_b - conf_b|$ over 15 bins of equal width.
 
     Args:
         confidences: score of the predicted category, (N,) in [0, 1].
         is_correct: whether the prediction is correct, (N,).
-        num_bins: number of bins of [0, 1].
     """
-    bins = (confidences.double() * num_bins).ceil().long().sub(1).clamp(0, num_bins - 1)
-    gaps = torch.bincount(bins, is_correct.double() - confidences.double(), minlength=num_bins)
+    bins = (confidences.double() * NUM_BINS).ceil().long().sub(1).clamp(0, NUM_BINS - 1)
+    gaps = torch.bincount(bins, is_correct.double() - confidences.double(), minlength=NUM_BINS)
     return float(gaps.abs().sum() / len(bins))
-
-
-def _mean(values: Tensor) -> float:
-    """Mean of the values that are not nan; nan if there are none."""
-    present = values[~values.isnan()]
-    return present.mean().item() if len(present) else math.nan

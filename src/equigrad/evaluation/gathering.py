@@ -1,6 +1,7 @@
-"""Bringing what the ranks have collected to the first one, in pieces of bounded size and without a shared folder.
+"""Sending what the ranks have collected to rank 0, in chunks of bounded size and without a shared folder.
 
-Every rank must call each function. Tensors travel in main memory: by the group of all ranks, or by one beside NCCL's.
+Every rank must call each function. Tensors are sent from main memory: by the default group, or by another group of gloo
+where the default one is of NCCL.
 """
 
 import uuid
@@ -20,7 +21,7 @@ BYTES_AT_ONCE = 1 << 26
 
 
 def own_rank() -> int:
-    """The rank of this process; 0 for a process on its own."""
+    """The rank of this process; 0 for a single process."""
     return dist.get_rank() if is_distributed() else 0
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from equigrad.data.frequency import shot_split
 from equigrad.evaluation.classification import Convention
 from equigrad.evaluation.gathering import gathered_everywhere
+from equigrad.evaluation.known_mean import mean_known
 
 THRESHOLD = 0.5
 """Score from which a category counts as found, in F1 and in predictions."""
@@ -74,8 +75,8 @@ class MultiLabelEvaluator:
         precisions = self._average_precisions(scores, labels)
         found = scores >= THRESHOLD
         return {
-            "mAP": _mean(precisions),
-            **{name: _mean(precisions[members]) for name, members in self.groups.items()},
+            "mAP": mean_known(precisions),
+            **{name: mean_known(precisions[members]) for name, members in self.groups.items()},
             "F1": _ratio(2 * (found & labels).sum(), found.sum() + labels.sum()),
         }
 
@@ -125,11 +126,6 @@ def average_precision(scores: NDArray[np.float32], is_positive: NDArray[np.bool_
     num_correct = is_positive[order].cumsum()[is_last]
     precision = num_correct / (np.flatnonzero(is_last) + 1)
     return float((np.diff(num_correct, prepend=0) * precision).sum() / num_positive)
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    present = values[~np.isnan(values)]
-    return float(present.mean()) if len(present) else math.nan
 
 
 def _ratio(part: Any, whole: Any) -> float:

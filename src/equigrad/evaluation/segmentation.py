@@ -6,7 +6,6 @@ for images, targets in loader:
 evaluator.result()          # {"mIoU": 0.331, "mIoU1": ..., "mIoU2": ..., "mIoU3": ..., "mAcc": ..., ..., "aAcc": ...}
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from equigrad.data.frequency import checked_counts
+from equigrad.evaluation.known_mean import mean_known
 from equigrad.labels import IGNORE
 
 GroupBy = Literal["count", "index"]
@@ -109,8 +109,9 @@ class SegmentationEvaluator:
             raise ValueError("no result: no predictions were added")
         result = {}
         for metric, values in zip(("mIoU", "mAcc"), iou_and_accuracy(confusion), strict=True):
-            result[metric] = _mean(values)
-            result |= {f"{metric}{number}": _mean(values[members]) for number, members in enumerate(self.groups, 1)}
+            result[metric] = mean_known(values)
+            for number, members in enumerate(self.groups, 1):
+                result[f"{metric}{number}"] = mean_known(values[members])
         return result | {"aAcc": float(confusion.trace() / confusion.sum())}
 
     def per_category(self) -> list[SegmentationRow]:
@@ -147,9 +148,3 @@ def iou_and_accuracy(confusion: Tensor) -> tuple[Tensor, Tensor]:
     correct = confusion.diagonal().double()
     actual, predicted = confusion.sum(1), confusion.sum(0)
     return correct / (actual + predicted - correct), correct / actual
-
-
-def _mean(values: Tensor) -> float:
-    """Mean of the values that are not nan; nan if there are none."""
-    present = values[~values.isnan()]
-    return present.mean().item() if len(present) else math.nan

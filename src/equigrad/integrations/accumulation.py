@@ -25,7 +25,7 @@ class PendingBatch:
         self._context.__exit__(None, None, None)
 
     def forget(self) -> None:
-        """End the batch without a trace, when its gradient is thrown away too."""
+        """End the batch without recording it, when its gradient is discarded too."""
         self._context.__exit__(_Forgotten, _Forgotten(), None)
 
 

@@ -97,7 +97,7 @@ class CheckReport:
 
 
 def check(make: Callable[[], HostRun], *, micro_batches: int = 2) -> CheckReport:
-    """Try a training set-up; nothing of it is changed, since every check makes a run of its own.
+    """Check a training set-up; every check builds a run of its own, so nothing is changed.
 
     Args:
         make: builds a run: a subclass of `HostRun`, or a function.
@@ -125,7 +125,7 @@ def _result(name: str, attempt: Callable[[], None]) -> CheckResult:
         return CheckResult(name, "not applicable", str(reason))
     except _Failed as reason:
         return CheckResult(name, "fail", str(reason))
-    except Exception as error:  # of the host, of any kind: the other checks still have something to say
+    except Exception as error:  # a host may raise anything; the other checks still run
         return CheckResult(name, "fail", f"{type(error).__name__}: {' '.join(str(error).split())}")
     return CheckResult(name, "pass")
 
@@ -245,7 +245,7 @@ def _require_equal(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], 
 
 @contextmanager
 def _counted_updates() -> Iterator[Counter[int]]:
-    """How often each statistics object moves, by its id: whoever calls the loss, whatever was copied."""
+    """How often each statistics object is updated, by its id, no matter which code or copy calls the loss."""
     updates: Counter[int] = Counter()
     moved: list[GradientStatistics] = []  # kept alive: an id may be used again
     original = GradientStatistics.add_batch

@@ -109,7 +109,7 @@ class BoxLoss(HeadLoss):
         loss_weight: see `HeadLoss`.
     """
 
-    # The head looks for these names; if one is missing, it applies a softmax without a word.
+    # The head looks for these names; if one is missing, it silently applies a softmax.
     use_sigmoid = False
     custom_cls_channels = True
     custom_activation = True

@@ -47,8 +47,9 @@ def equalize(
 ) -> None:
     """Change a detector in place: its classes are trained with the loss, and detected with the scores.
 
-    Load weights first: the classifier of an R-CNN starts anew, because a softmax with background becomes what the
-    scores need. That of RetinaNet and FCOS, which are sigmoids already, keeps its weights if its columns stay the same.
+    Load weights first. The classifier of an R-CNN gets new weights, because the columns of a softmax with background
+    become those that the scores need. The classifiers of RetinaNet and FCOS are sigmoids already and keep their
+    weights if their columns stay the same.
     Call it before the optimiser is built.
 
     Args:
@@ -74,7 +75,7 @@ def equalize(
 
 
 class EqualizedRoIHeads(RoIHeads):  # type: ignore[misc]
-    """torchvision's second stage with a loss and scores that are handed in."""
+    """torchvision's second stage with a loss and scores that are passed in."""
 
     classification_loss: nn.Module
     scores: Scores
@@ -159,7 +160,7 @@ class _EqualizedColumns:
 
 
 class EqualizedRetinaNetHead(_EqualizedColumns, RetinaNetClassificationHead):  # type: ignore[misc]
-    """torchvision's classification head with a loss that is handed in."""
+    """torchvision's classification head with a loss that is passed in."""
 
     classification_loss: nn.Module
     BETWEEN_THRESHOLDS: int
@@ -184,7 +185,7 @@ class EqualizedFCOSColumns(_EqualizedColumns, FCOSClassificationHead):  # type: 
 
 
 class EqualizedFCOSHead(FCOSHead):  # type: ignore[misc]
-    """torchvision's head with a classification loss that is handed in."""
+    """torchvision's head with a classification loss that is passed in."""
 
     classification_loss: nn.Module
 

@@ -1,4 +1,4 @@
-"""How many samples a loss is the mean of, which parts of a batch must know to add up to the mean of the whole."""
+"""Over how many samples a loss is the mean: parts of a batch need the total to add up to the loss of the whole."""
 
 from typing import Protocol, runtime_checkable
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 @runtime_checkable
 class CountsSamples(Protocol):
-    """A loss that takes a `normalizer` and says what it divides by without one."""
+    """A loss that takes a `normalizer`, and can tell what it divides by without one."""
 
     def num_counted(self, labels: Tensor) -> float | None:
-        """The samples that the loss is the mean of; None if it is no such mean."""
+        """Number of samples that the loss is the mean of; None if it is not a mean over samples."""
         ...
 
 
 def num_counted(loss: nn.Module, labels: Tensor) -> float | None:
-    """The samples that a loss is the mean of; None if it is no such mean, or does not tell."""
+    """Number of samples that a loss is the mean of; None if it is not a mean over samples or cannot tell."""
     return loss.num_counted(labels) if isinstance(loss, CountsSamples) else None

@@ -34,7 +34,7 @@ class CategoryPresence:
             raise ValueError("image_categories must describe at least one image, got none")
         num_classes = _checked_num_classes(categories, num_classes)
         pairs = torch.unique(torch.repeat_interleave(sizes) * num_classes + categories)
-        divisor = max(num_classes, 1)  # no categories at all are no pairs, but no division by zero either
+        divisor = max(num_classes, 1)  # without categories there are no pairs; 1 avoids a division by zero
         return cls(pairs // divisor, pairs % divisor, len(sizes), num_classes)
 
     @property

@@ -1,4 +1,4 @@
-"""What a sampler makes of an epoch, as numbers and as a table to read before training."""
+"""Preview of an epoch under a sampler, as numbers and as a table to read before training."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class CategoryPreview:
 
 @dataclass(frozen=True)
 class EpochPreview:
-    """What a sampler makes of an epoch, over all ranks and on average over epochs; `str` of it is a table."""
+    """An epoch under a sampler, over all ranks and on average over epochs; `str` of it is a table."""
 
     num_images: int
     epoch_length: float

@@ -25,7 +25,7 @@ class SeededSampler(Sampler[int]):
     Iterating yields this rank's part of the epoch and then moves on to the next epoch, with or without `set_epoch`.
     `iter` begins where `load_state_dict` or `set_epoch` put the sampler: looking at a first batch and dropping the
     iterator loses nothing, on one rank or on all. `len` is the length of the whole epoch on this rank, also after
-    resuming in its middle. The sampler shares out the ranks itself: no `DistributedSampler` goes around it.
+    resuming in its middle. The sampler splits the indices among ranks itself: do not wrap it in a `DistributedSampler`.
     """
 
     def __init__(

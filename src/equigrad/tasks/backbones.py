@@ -40,7 +40,7 @@ class SmallConv:
     width: int = 24
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return SmallConvNet(width=self.width)
 
 
@@ -55,7 +55,7 @@ class Lite0:
     weights: str | None = PACKAGE
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return EfficientNetLite0(self.weights)
 
 
@@ -66,7 +66,7 @@ class ResNet:
     Args:
         network: which one.
         weights: None is from scratch; otherwise a file or "torchvision".
-        pixels: mean and spread that images are normalised with.
+        pixels: mean and standard deviation that images are normalised with.
     """
 
     network: Literal["resnet50", "resnext50", "resnet101", "resnet152"] = "resnet50"
@@ -74,7 +74,7 @@ class ResNet:
     pixels: Literal["imagenet", "inaturalist18"] = "imagenet"
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         networks = {"resnet50": resnet50, "resnext50": resnext50, "resnet101": resnet101, "resnet152": resnet152}
         pixels = {"imagenet": IMAGENET, "inaturalist18": INATURALIST18}[self.pixels]
         return networks[self.network](self.weights, pixels=pixels)
@@ -95,7 +95,7 @@ class SmallPyramid:
     strides: tuple[int, ...] = (8, 16, 32)
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return SmallFPN(width=self.width, num_channels=self.num_channels, strides=self.strides)
 
 
@@ -116,7 +116,7 @@ class Lite0Pyramid:
     num_frozen: int = 3
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return LiteFPN(self.weights, num_channels=self.num_channels, extra=self.extra, num_frozen=self.num_frozen)
 
 
@@ -141,7 +141,7 @@ class ResNetPyramid:
     fpn_batch_norm: bool = False
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         build = {50: resnet50_fpn, 101: resnet101_fpn}[self.depth]
         return build(
             self.weights,
@@ -163,7 +163,7 @@ class CspDarknet:
     size: Literal["s", "m"] = "s"
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return csp_darknet_s() if self.size == "s" else csp_darknet_m()
 
 
@@ -172,7 +172,7 @@ class SmallSegmentationEncoder:
     """Four convolutions, for glyph scenes with label maps."""
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return SmallEncoder()
 
 
@@ -187,7 +187,7 @@ class DilatedLite0:
     weights: str | None = PACKAGE
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return DilatedEfficientNetLite0(self.weights)
 
 
@@ -206,7 +206,7 @@ class DilatedResNet:
     deep_stem: bool = True
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         build = {50: dilated_resnet50, 101: dilated_resnet101}[self.depth]
         return build(self.weights, deep_stem=self.deep_stem)
 
@@ -224,7 +224,7 @@ class Timm:
     weights: str | None = None
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return timm_backbone(self.name, self.weights)
 
 
@@ -245,7 +245,7 @@ class TimmPyramid:
     extra: ExtraLevels | None = "p5"
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return timm_pyramid(self.name, self.weights, num_channels=self.num_channels, extra=self.extra)
 
 
@@ -264,7 +264,7 @@ class DilatedTimm:
     output_stride: Literal[8, 16, 32] = 16
 
     def build(self) -> nn.Module:
-        """The network before its first step."""
+        """Build the network, with the weights it starts from."""
         return dilated_timm(self.name, self.weights, output_stride=self.output_stride)
 
 

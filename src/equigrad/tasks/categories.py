@@ -1,4 +1,4 @@
-"""What a run remembers of the categories it was trained on: `categories.json` in its folder."""
+"""The categories that a run was trained on: `categories.json` in its folder."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Batches of images that were not made for each other."""
+"""Batches of images of different sizes."""
 
 from collections.abc import Sequence
 

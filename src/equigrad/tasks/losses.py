@@ -33,7 +33,7 @@ class CrossEntropy:
     """Softmax cross-entropy without statistics; in a detector its last column is background."""
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.CrossEntropyLoss()
 
 
@@ -42,7 +42,7 @@ class BackgroundCrossEntropy:
     """Softmax cross-entropy of a two-stage detector, whose last column is background, with statistics."""
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return BackgroundCrossEntropyLoss(counts.num_classes)
 
 
@@ -57,7 +57,7 @@ class AlignedCrossEntropy:
     power: float = 1.2
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         weights = equigrad.decoupling.alignment_weights(counts.images.tolist(), self.power)
         return equigrad.CrossEntropyLoss(weight=weights, weighted_mean=True)
 
@@ -81,7 +81,7 @@ class SoftmaxEql:
     label_smoothing: float = 0.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.SoftmaxEqualizationLoss(counts.num_classes, **vars(self))
 
 
@@ -108,7 +108,7 @@ class SigmoidEql:
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.SigmoidEqualizationLoss(counts.num_classes, **vars(self))
 
 
@@ -133,7 +133,7 @@ class Efl:
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.EqualizedFocalLoss(counts.num_classes, **vars(self))
 
 
@@ -152,7 +152,7 @@ class Eqfl:
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.EqualizedQualityFocalLoss(counts.num_classes, **vars(self))
 
 
@@ -167,13 +167,13 @@ class QualityFocal:
     focus: float = 2.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.QualityFocalLoss(focus=self.focus)
 
 
 @dataclass(frozen=True)
 class Evfl:
-    """Equalized varifocal loss: a positive weighs its quality, a negative as much as it is wrong.
+    """Equalized varifocal loss: a positive is weighted by its quality, a negative by a power of its probability.
 
     Args:
         base_focus: gamma_b.
@@ -192,7 +192,7 @@ class Evfl:
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.EqualizedVarifocalLoss(counts.num_classes, **vars(self))
 
 
@@ -223,7 +223,7 @@ class FocalEql:
     half_life: float | None = None
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.FocalEqualizationLoss(counts.num_classes, **vars(self))
 
 
@@ -240,7 +240,7 @@ class GradientBlocking:
     count_by: Literal["images", "instances"] = "images"
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         frequency = counts.images if self.count_by == "images" else counts.instances
         return equigrad.GradientBlockingLoss(frequency.tolist(), threshold=self.threshold)
 
@@ -250,7 +250,7 @@ class BalancedSoftmax:
     """Balanced Softmax, which needs the training counts."""
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.BalancedSoftmaxLoss(counts.images.tolist())
 
 
@@ -265,7 +265,7 @@ class LogitAdjustment:
     strength: float = 1.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.LogitAdjustmentLoss(counts.images.tolist(), strength=self.strength)
 
 
@@ -282,7 +282,7 @@ class Lade:
     penalty: float = 0.1
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.LADELoss(counts.images.tolist(), weight=self.weight, penalty=self.penalty)
 
 
@@ -299,7 +299,7 @@ class Seesaw:
     compensation: float = 2.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.SeesawLoss(counts.num_classes, **vars(self))
 
 
@@ -314,7 +314,7 @@ class GroupedSoftmax:
     others_ratio: float = 8.0
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         return equigrad.GroupedSoftmaxLoss(counts.instances.tolist(), others_ratio=self.others_ratio)
 
 
@@ -337,7 +337,7 @@ class Distillation:
     power: float = 0.5
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         base: Any = self.base.build(counts)
         return equigrad.DistillationLoss(base, weight=self.weight, temperature=self.temperature, power=self.power)
 
@@ -355,7 +355,7 @@ class WithObjectness:
     two_way: bool = False
 
     def build(self, counts: CategoryCounts) -> nn.Module:
-        """The loss for a training set."""
+        """Build the loss for a training set with these counts."""
         inner: Any = self.loss.build(counts)
         loss = equigrad.WithObjectness(inner)
         return TwoWayObjectness(loss) if self.two_way else loss

@@ -1,4 +1,4 @@
-"""Methods as settings: a loss, how its logits are read, and what else belongs to it."""
+"""Methods as settings: a loss, the scores that go with it, and further parts such as a sampler or a second stage."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +26,7 @@ class RetrainClassifier:
     batch_norm: BatchNorm = "moving"
 
     def change(self, model: nn.Module) -> None:
-        """Make a classifier of a finished run what this stage trains."""
+        """Change the classifier of a finished run into what this stage trains."""
         retrain_classifier(model, classifier="classifier", batch_norm=self.batch_norm)
 
 
@@ -41,7 +41,7 @@ class LearnScales:
     batch_norm: BatchNorm = "moving"
 
     def change(self, model: nn.Module) -> None:
-        """Make a classifier of a finished run what this stage trains."""
+        """Change the classifier of a finished run into what this stage trains."""
         learn_scales(model, classifier="classifier", batch_norm=self.batch_norm)
 
 
@@ -56,7 +56,7 @@ class Align:
     batch_norm: BatchNorm = "frozen"
 
     def change(self, model: nn.Module) -> None:
-        """Make a classifier of a finished run what this stage trains."""
+        """Change the classifier of a finished run into what this stage trains."""
         align(model, classifier="classifier", batch_norm=self.batch_norm)
 
 
@@ -69,7 +69,7 @@ class Method:
         scores: from logits to probabilities.
         bias_prior: probability that each category starts with, for sigmoid losses; None starts the bias at 0.
         cosine_temperature: of a cosine classifier; None is a linear one.
-        second_stage: changes a model that was trained before (`init`) into what is trained now.
+        second_stage: changes the model of an earlier run (`init`) into what is trained now.
         sampler: order of the training images.
     """
 
@@ -109,7 +109,7 @@ class DenseMethod:
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """A linear layer with the published start.
+    """A linear layer with the published initial weights.
 
     Args:
         prior: probability that each sigmoid starts with; None starts the bias at 0.
@@ -118,7 +118,7 @@ class LinearClassifier:
     prior: float | None = None
 
     def __call__(self, num_features: int, num_logits: int) -> nn.Module:
-        """The layer from features (N, num_features) to logits, before its first step."""
+        """Build the layer, from features (N, num_features) to logits."""
         return RoIClassifier(num_features, num_logits, prior=self.prior)
 
 
@@ -137,7 +137,7 @@ class CosineLayer:
     norm_offset: float = 0.0
 
     def __call__(self, num_features: int, num_logits: int) -> nn.Module:
-        """The layer from features (N, num_features) to cosines times the temperature."""
+        """Build the layer, from features (N, num_features) to cosines times the temperature."""
         settings: dict[str, Any] = vars(self)
         return CosineClassifier(num_features, num_logits, **settings)
 

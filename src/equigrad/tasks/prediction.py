@@ -1,4 +1,4 @@
-"""What a trained model says about an image, whatever its task."""
+"""Predictions of a trained model, for all tasks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ class Prediction(Protocol):
 
 
 class Predictor(Protocol):
-    """A trained model with what is done to images before it and to its outputs after it."""
+    """A trained model with its preprocessing and postprocessing."""
 
     model: nn.Module
 

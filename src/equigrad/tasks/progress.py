@@ -1,4 +1,4 @@
-"""What a user is told of a run besides its steps: how long the tail is, and how far a test has come."""
+"""Lines for the user besides those of training steps: how long the tail is, and the progress of an evaluation."""
 
 import sys
 import time
@@ -51,11 +51,11 @@ def tested_batches(batches: Iterable[Batch], num_images: int, training: Training
 
 
 class ProgressLine:
-    """Says now and then on stderr, in a terminal and in the log of a cluster alike, how many images are done.
+    """Prints to stderr from time to time how many images are done, in a terminal as in the log of a cluster.
 
     Args:
         name: of the work, first in each line.
-        first: seconds to the first line; what is over sooner says nothing.
+        first: seconds until the first line; work that ends sooner prints none.
         seconds: between two lines.
     """
 
@@ -67,7 +67,7 @@ class ProgressLine:
         self.next_line = self.start + first
 
     def __call__(self, done: int, num_images: int | None) -> None:
-        """So many images of all are done; None if nobody knows how many there are."""
+        """Report that `done` of `num_images` are done; None if their number is not known."""
         now = time.monotonic()
         if now < self.next_line:
             return
@@ -88,7 +88,7 @@ def with_progress(
     first: float = SECONDS_TO_FIRST_LINE,
     seconds: float = SECONDS_BETWEEN_LINES,
 ) -> Iterator[Batch]:
-    """The batches of so many images, images and their targets; lines say how far it is, as in `ProgressLine`."""
+    """The batches of `num_images` images, with lines about their progress as in `ProgressLine`."""
     done, line = 0, ProgressLine(name, first=first, seconds=seconds)
     for batch in batches:
         yield batch

@@ -1,4 +1,4 @@
-"""What a model did on the test set, and the files of it in the run folder.
+"""The results of a model on the test set, and their files in the run folder.
 
 evaluation.json               metrics and a row for each category: what pages are made of
 predictions/                  of the test set: `test.npz`, shards of detections, or label maps on request
@@ -37,7 +37,7 @@ class EvaluationResult:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Keep it in the run folder, with the page of the run."""
+        """Write it into the run folder, with the page of the run."""
         Evaluation.from_rows(self.metrics, self.categories).save(folder)
         if self.arrays:
             content = io.BytesIO()
@@ -48,7 +48,7 @@ class EvaluationResult:
 
 
 def remove_results(folder: Path) -> None:
-    """Forget an earlier evaluation, of a run that goes on."""
+    """Remove the results of an earlier evaluation from a run that is resumed."""
     for file in (EVALUATION, REPORT, TEST_PREDICTIONS):
         (folder / file).unlink(missing_ok=True)
     shutil.rmtree(folder / LABEL_MAPS, ignore_errors=True)

@@ -18,7 +18,7 @@ from equigrad.engine.distributed import best_accelerator, join_ranks, ranks, wai
 from equigrad.engine.run_lock import check_not_in_use, run_lock
 from equigrad.engine.run_log import check_run_folder
 from equigrad.files import write_atomically
-from equigrad.run_files import BEST, CHECKPOINTS, METRICS, RECIPE, STATISTICS, read_recipe
+from equigrad.run_files import BEST, CHECKPOINTS, METRICS, RECIPE, STATISTICS, checkpoint_file, read_recipe
 from equigrad.settings import from_json, to_json
 from equigrad.tasks.classification import run as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -47,7 +47,7 @@ class Task(Protocol):
         ...
 
     def predictor(self, recipe: Any, folder: Path) -> Predictor:
-        """From images to what the newest weights of a run say about them, on the CPU."""
+        """A predictor with the newest weights of a run, on the CPU."""
         ...
 
 
@@ -59,7 +59,7 @@ _TASKS: dict[type[Any], Task] = {
 
 
 def task_of(recipe: Recipe) -> Task:
-    """The task that a recipe holds the settings of."""
+    """The task of a recipe."""
     return _TASKS[type(recipe)]
 
 
@@ -96,7 +96,7 @@ def evaluate_variant(
     Args:
         folder: of the run, which stays as it is.
         recipe: the changed one.
-        output: becomes a run folder with the history and the weights of the first, for all that is done with runs.
+        output: becomes a run folder with the history and the weights of the first, for `report` and other commands.
         command: how the evaluation was started.
         best: weights of the best evaluation, which `training.keep_best` keeps; else the newest.
     """
@@ -105,7 +105,7 @@ def evaluate_variant(
         raise EngineError("--best is evaluated by one process: start it without torchrun")
     if ranks()[0] != 0:
         wait_for_ranks()
-        # Where ranks share no file system, this one has no copy of the weights but those of the run.
+        # Without a shared file system this rank has the weights in the folder of the run only.
         return task_of(recipe).evaluate(recipe, output, folder)
     check_not_in_use(folder)
     checkpoint, step = _best_checkpoint(folder) if best else _newest_checkpoint(folder)
@@ -114,14 +114,14 @@ def evaluate_variant(
         check_run_folder(output, resume=False)
         try:
             (output / CHECKPOINTS).mkdir(exist_ok=True)
-            shutil.copy(checkpoint, output / CHECKPOINTS / f"step_{step:08d}.pt")
+            shutil.copy(checkpoint, checkpoint_file(output, step))
             for name in (METRICS, STATISTICS):
                 if (folder / name).exists():
                     shutil.copy(folder / name, output)
             write_atomically(output / RECIPE, (json.dumps(content, indent=1) + "\n").encode())
             wait_for_ranks()
             return task_of(recipe).evaluate(recipe, output)
-        except BaseException:  # half a run would be in the way of the next try
+        except BaseException:  # an incomplete run folder would block the next attempt
             shutil.rmtree(output, ignore_errors=True)
             raise
 
@@ -130,14 +130,19 @@ def _newest_checkpoint(folder: Path) -> tuple[Path, int]:
     found = latest_checkpoint(folder)
     if found is None:
         raise EngineError(f"{folder} has no checkpoint to load")
-    return found[0], int(found[0].stem.removeprefix("step_"))
+    file, content = found
+    return file, _step_in(file, content)
 
 
 def _best_checkpoint(folder: Path) -> tuple[Path, int]:
     file = folder / BEST
     if not file.is_file():
         raise EngineError(f"{folder} has no {BEST}: train with --set training.keep_best=true to keep it")
-    step = load_checkpoint(file).get("step")
+    return file, _step_in(file, load_checkpoint(file))
+
+
+def _step_in(file: Path, content: Mapping[str, Any]) -> int:
+    step = content.get("step")
     if not isinstance(step, int) or step < 0:
         raise EngineError(f"{file} is not a checkpoint of a run: it has no step")
-    return file, step
+    return step

@@ -14,7 +14,7 @@ class Softmax:
     """A softmax over the categories."""
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return equigrad.SoftmaxScores()
 
 
@@ -29,7 +29,7 @@ class AdjustedSoftmax:
     strength: float = 1.0
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return AdjustedScores(equigrad.SoftmaxScores(), counts.images.tolist(), strength=self.strength)
 
 
@@ -38,7 +38,7 @@ class Sigmoid:
     """A sigmoid for each category."""
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return equigrad.SigmoidScores()
 
 
@@ -47,7 +47,7 @@ class SigmoidObjectness:
     """A sigmoid for each category, times that of objectness."""
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return equigrad.SigmoidObjectnessScores()
 
 
@@ -62,7 +62,7 @@ class SoftmaxObjectness:
     two_way: bool = False
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         scores = equigrad.SoftmaxObjectnessScores()
         return TwoWayObjectnessScores(scores) if self.two_way else scores
 
@@ -72,7 +72,7 @@ class SoftmaxBackground:
     """A softmax over the categories and background."""
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return SoftmaxBackgroundScores()
 
 
@@ -87,7 +87,7 @@ class NorCal:
     power: float = 0.6
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return NorCalScores(counts.images.tolist(), power=self.power)
 
 
@@ -96,7 +96,7 @@ class GroupedSoftmaxProduct:
     """BAGS: each category's probability in its group, times that of the group's foreground."""
 
     def build(self, counts: CategoryCounts) -> Scores:
-        """The scores for a training set."""
+        """Build the scores for a training set with these counts."""
         return equigrad.GroupedSoftmaxScores(counts.instances.tolist())
 
 

@@ -30,7 +30,7 @@ from equigrad.terminal import printable
 
 Model = TypeVar("Model", bound=nn.Module)
 
-# Scores that read the same logits otherwise, after training.
+# Scores that are computed from the same logits in another way, after training.
 _SAME_LOGITS = {"NorCal": "SoftmaxBackground", "AdjustedSoftmax": "Softmax"}
 _BY_COUNTS = "GroupedSoftmaxProduct"  # its columns depend on the counts of a training set
 _DETECTORS = {
@@ -172,7 +172,7 @@ def _taken(result: Transfer) -> str:
 
 
 def _report(line: str, model: nn.Module, result: Transfer) -> None:
-    """Say what was taken and what starts anew."""
+    """Log what was taken and what starts with new weights."""
     has_statistics = any("statistics." in name for name in model.state_dict())
     new = [*result.new_parts, *(["gradient statistics"] if has_statistics else [])]
     _log.info("%s", f"{line}; new: {', '.join(new)}" if new else line)

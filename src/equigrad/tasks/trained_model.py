@@ -1,4 +1,4 @@
-"""A trained model in use: from images of any source to predictions."""
+"""A trained model: from images of any source to predictions."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -86,7 +86,7 @@ class TrainedModel:
     def predict_sources(
         self, sources: Iterable[ImageSource], *, batch_size: int = 1, threshold: float | None = None
     ) -> Iterator[Prediction]:
-        """The same of images that are wrapped already."""
+        """Predict images that are given as `ImageSource`."""
         waiting = iter(sources)
         while batch := list(islice(waiting, batch_size)):
             yield from self._predictor(batch, threshold)

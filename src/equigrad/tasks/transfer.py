@@ -1,6 +1,6 @@
-"""Weights from one model to another that differs in places: part by part where shapes agree, categories by name.
+"""Weights from one model to another that differs in some parts: part by part where shapes agree, categories by name.
 
-A part is taken as a whole or starts anew: a tower of which half the layers fit by chance would be worse than a new one.
+A part is taken as a whole or not at all: a tower of which some layers fit by chance would be worse than a new one.
 The gradient statistics of the loss, and a teacher, are never taken.
 """
 
@@ -39,13 +39,13 @@ class Transfer(NamedTuple):
 
 
 def transfer(model: nn.Module, source: Source, categories: Sequence[str], scores: str | None) -> Transfer:
-    """Load what fits; what does not stays as the model has it before its first step.
+    """Load what fits; all other weights keep their initial values.
 
     Args:
         model: to load into.
         source: the other model.
         categories: names of the model's own.
-        scores: how its logits are read; read otherwise, those of the source would mean something else.
+        scores: how its logits become probabilities; with other scores, the classifier of the source does not fit.
 
     Raises:
         ValueError: the network before the heads does not fit.
@@ -117,7 +117,7 @@ def _below_features(path: str) -> str:
 
 
 def _misfit(name: str, part: _Part, there: _Part) -> str:
-    """Why a part cannot be taken, or nothing."""
+    """Why a part cannot be taken; empty if it can."""
     for inner, (_, value) in part.items():
         if inner not in there:
             return f"it has no weight {inner}"

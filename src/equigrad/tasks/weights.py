@@ -1,4 +1,4 @@
-"""Weights of finished runs, read into the model of their recipe."""
+"""Loading the weights of a run into the model of its recipe."""
 
 from pathlib import Path
 from typing import TypeVar

@@ -17,7 +17,7 @@ from equigrad.data.detection.mosaic import (
     yolox_train,
 )
 from equigrad.data.detection.object_masks import tight_boxes
-from equigrad.engine.loading import StepLoader
+from equigrad.engine.loading.step_loader import StepLoader
 from equigrad.sampling import ShuffledSampler
 from shared_data import shared_folder
 

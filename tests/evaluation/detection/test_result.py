@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from equigrad.analysis import Evaluation
-from equigrad.evaluation.detection.result import DetectionResult, category_facts, mean_known
+from equigrad.evaluation.detection.result import DetectionResult, category_facts
 from equigrad.evaluation.detection.rules import COCO, LVIS
 from equigrad.evaluation.tables import write_table
 from evaluation.detection_files import annotations_of, federated
@@ -73,8 +73,3 @@ def test_coco_has_recall_at_three_limits(tmp_path, content):
     assert [name for name in result if name.startswith("AR")] == [
         *("AR@1", "AR@10", "AR@100", "ARs@100", "ARm@100", "ARl@100")
     ]
-
-
-def test_the_mean_leaves_out_what_is_unknown():
-    assert mean_known(np.array([1.0, np.nan, 0.0])) == 0.5
-    assert math.isnan(mean_known(np.array([np.nan])))

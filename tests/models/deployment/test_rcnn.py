@@ -14,8 +14,9 @@ SIZES = [(160, 96), (150, 90)]
 
 @pytest.mark.parametrize("with_masks", [False, True])
 @pytest.mark.parametrize("class_agnostic", [False, True])
+@pytest.mark.parametrize("aligned", [False, True])
 @torch.no_grad()
-def test_a_batch_has_the_detections_of_its_images(with_masks, class_agnostic):
+def test_a_batch_has_the_detections_of_its_images(with_masks, class_agnostic, aligned):
     torch.manual_seed(1)
     pyramid = SmallFPN(8, num_channels=16, strides=(4, 8, 16, 32, 64))
     model = faster_rcnn(
@@ -25,6 +26,7 @@ def test_a_batch_has_the_detections_of_its_images(with_masks, class_agnostic):
         equigrad.SigmoidObjectnessScores(),
         with_masks=with_masks,
         class_agnostic=class_agnostic,
+        aligned=aligned,
         num_features=32,
         num_mask_channels=16,
         num_proposals=50,

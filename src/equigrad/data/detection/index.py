@@ -68,7 +68,7 @@ def indexed(
     unpack: Callable[[Arrays], Data],
     min_bytes: int = MIN_BYTES,
 ) -> Data:
-    """What `read` gives, from the index if there is one, else from the files, and then an index is made.
+    """The result of `read`, from the index if there is one; otherwise from the files, and an index is written.
 
     Args:
         files: all that is read, the largest first; they exist.
@@ -86,7 +86,7 @@ def indexed(
     if found is not None:
         return found
     with _only_one(index):
-        found = _mapped(index, files, settings, unpack)  # others may have made it meanwhile
+        found = _mapped(index, files, settings, unpack)  # another process may have written it meanwhile
         return found if found is not None else _made(index, files, settings, read, pack, unpack)
 
 
@@ -127,7 +127,7 @@ def _made(
     pack: Callable[[Data], Arrays],
     unpack: Callable[[Arrays], Data],
 ) -> Data:
-    """Read the files and write the index; a cache that cannot be written is no reason to stop."""
+    """Read the files and write the index, if the cache folder can be written."""
     sources = [_Source(file.stat().st_size, file.stat().st_mtime_ns, _sha256(file)) for file in files]
     data = read()
     try:

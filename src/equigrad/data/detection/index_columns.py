@@ -1,7 +1,7 @@
 """Detection data as the arrays of an index, and back.
 
-Besides the data the arrays hold what every start of a training counts: which image shows which category, and which
-boxes have an area. Arrays of a file are not trusted: types, shapes, offsets and labels are checked.
+Besides the data, the arrays hold what every training would otherwise count at its start: which image shows which
+category, and which boxes have an area. Arrays of a file are not trusted: types, shapes, offsets and labels are checked.
 """
 
 import os

@@ -24,12 +24,12 @@ _KINDS = "biufS"  # truth values, numbers and bytes; others may be pickled
 
 
 class _Header(msgspec.Struct):
-    about: msgspec.Raw  # of whoever wrote the file
+    about: msgspec.Raw  # what the writer of the file says about it
     names: list[str]  # of the arrays that follow
 
 
 def write_arrays(file: Path, about: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays and what is to be known about them; the file appears complete or not at all."""
+    """Write arrays and a description of them (`about`); the file appears complete or not at all."""
     header = msgspec.json.encode(_Header(msgspec.Raw(msgspec.json.encode(about)), list(arrays)))
     with atomic_write(file) as stream:
         for array in (np.frombuffer(header, np.uint8), *arrays.values()):
@@ -38,7 +38,7 @@ def write_arrays(file: Path, about: Any, arrays: Mapping[str, NDArray[Any]]) -> 
 
 
 def map_arrays(file: Path) -> tuple[msgspec.Raw, Arrays]:
-    """What is known about the arrays of a file, as JSON, and the arrays, which cannot be written to.
+    """The description in a file, as JSON, and its arrays, which are read-only.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -45,9 +45,7 @@ def yolox_train(
     *,
     num_strong_epochs: int,
     sizes: Sequence[int] = YOLOX_SIZES,
-    scale: tuple[float, float] = (0.1, 2.0),
     mixup_scale: tuple[float, float] | None = (0.8, 1.6),
-    fill: int = 0,
 ) -> "StrongThenPlain":
     """The training data of YOLOX.
 
@@ -57,15 +55,13 @@ def yolox_train(
         num_strong_epochs: epochs with mosaic, affine map and mixup; in the rest, 15 for YOLOX, only colour, flip and
             size vary.
         sizes: the longer side that the network sees, chosen at random for each image.
-        scale: range of the affine map's scale.
         mixup_scale: range of the scale of the image that is mixed in, relative to `size`; None switches mixup off, as
             for small models.
-        fill: value of pixels that no image covers.
     """
     square = (size, size)
     finish = v2.Compose([HSVJitter(), RandomMirror(), ResizeLongerSide(sizes)])
-    strong = MosaicDataset(dataset, square, RandomAffine(square, scale=scale, fill=fill), fill=fill)
-    mixed = strong if mixup_scale is None else MixupDataset(strong, dataset, mixup_scale, fill=fill)
+    strong = MosaicDataset(dataset, square, RandomAffine(square, scale=(0.1, 2.0)))
+    mixed = strong if mixup_scale is None else MixupDataset(strong, dataset, mixup_scale)
     return StrongThenPlain(
         TransformedDataset(mixed, finish), TransformedDataset(dataset, finish), num_strong_epochs=num_strong_epochs
     )

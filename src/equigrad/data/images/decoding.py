@@ -1,4 +1,4 @@
-"""Opening image files of which nothing is trusted, and turning them upright."""
+"""Opening untrusted image files, and rotating images by their EXIF orientation."""
 
 import logging
 import warnings
@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from equigrad.errors import reason
 
-# Not all that Pillow knows: for some formats, such as EPS, it starts other programs.
+# Not all formats of Pillow: for some, such as EPS, it starts other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _ROTATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -27,7 +27,7 @@ _QUARTER_TURNS = {_ROTATIONS[orientation] for orientation in (5, 6, 7, 8)}  # wh
 MAX_FILE_BYTES = 1 << 28  # of an image file: some formats are read as a whole before anything is known of them
 
 
-# Pillow also logs, and Python prints what nobody handles.
+# Pillow also logs, and Python prints log records that have no handler.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
@@ -39,7 +39,7 @@ def opened_image(file: Path | IO[bytes]) -> Iterator[Image.Image]:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large images, and about metadata that nobody reads
+            warnings.simplefilter("ignore")  # about large images, and about metadata that is not used
             with Image.open(file, formats=FORMATS) as image:
                 yield image
     except UnidentifiedImageError:  # its message would show the stream object
@@ -72,7 +72,7 @@ def rotation(image: Image.Image, stated: tuple[int, int] | None = None) -> Image
     Annotations are of the image as people see it. Some tools write them for the stored pixels: `stated`, the height and
     width in the annotations, shows that where the two sizes differ, and then the image is left as it is.
     """
-    # Pillow turns TIFF files itself, and would decode all pixels of a PNG file to look behind them.
+    # Pillow rotates TIFF files itself, and would decode all pixels of a PNG file to find its EXIF data.
     if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
         return None
     try:

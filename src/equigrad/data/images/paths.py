@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-FOLLOW_LINKS = "EQUIGRAD_FOLLOW_LINKS"  # set to 0 for a folder that was unpacked from an archive of a stranger
+FOLLOW_LINKS = "EQUIGRAD_FOLLOW_LINKS"  # set to 0 for a folder that was unpacked from an untrusted archive
 _FOREIGN = re.compile("^[A-Za-z]:|[\0-\x1f\ud800-\udfff]")  # a drive letter, or what no name of an image has
 
 

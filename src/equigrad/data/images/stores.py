@@ -45,7 +45,7 @@ class ImageStore(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A text that differs between stores, and after a store changed, but for what `version` tells."""
+        """A text that differs between stores and changes with a store, except for changes that `version` shows."""
         ...
 
     def version(self, path: str) -> str:

@@ -1,1 +1,1 @@
-"""What a training says while it goes on: lines for the user, times and the forecast of its end."""
+"""What the user sees of a training: progress lines, timing, and the estimated end."""

@@ -26,10 +26,10 @@ class PlainProgress:
     def __init__(self, total: int, *, is_silent: bool = False) -> None:
         self.total = total
         self.is_silent = is_silent
-        self.wants_numbers = True  # of a step that is not logged: the first, because the log may be far away
+        self.wants_numbers = True  # also of the next step that is not logged: the first logged one may be minutes away
 
     def advance(self, step: int) -> None:
-        """A step is done."""
+        """Called after every step; plain lines show only those that are logged."""
 
     def report(self, values: Mapping[str, Any], *, evaluation_seconds: float = 0.0) -> None:
         """The numbers of a step.
@@ -47,7 +47,7 @@ class PlainProgress:
             print(printable(text), flush=True)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Nothing to close: every line was written at once."""
 
 
 class LiveProgress(PlainProgress):

@@ -1,4 +1,4 @@
-"""What a training says while it goes on: what will happen, the numbers of a step, and when it will end."""
+"""The lines of a training for the user and its log: the plan at the start, the numbers of steps, the estimated end."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reporter:
-    """Tells the user, and on the first rank the log, how a training goes.
+    """Writes the numbers of a training for the user and, on the first rank, to the log.
 
     Args:
         fabric: from `launch`.
@@ -41,12 +41,12 @@ class Reporter:
         self.progress.say(text)
 
     def open(self, stack: ExitStack, step: int) -> None:
-        """Show a live line from here on, if there is a terminal."""
+        """Start the progress bar, if there is a terminal."""
         self.progress = make_progress(self.total, step, is_first_rank=self.fabric.is_global_zero)
         stack.callback(self.progress.close)
 
     def begin(self, settings: TrainSettings, model: nn.Module, data_summary: str | None) -> None:
-        """Say what will happen: data, length, device."""
+        """Print the plan: data, number of steps, device."""
         if data_summary is not None:
             self.say(f"data: {data_summary}")
         length = f"{self.total:,} steps of {settings.batch_size:,} samples, {self.steps_per_epoch:,} in an epoch"
@@ -64,12 +64,12 @@ class Reporter:
             self.say("warning: batch norms are not synchronised, each rank has its own: torch has it for CUDA")
 
     def step_done(self, step: int) -> None:
-        """Say when the training will end, as soon as that is known."""
+        """Print when the training will end, as soon as it can be estimated."""
         if text := self.forecast.step_done(step):
             self.say(text)
 
     def evaluation_done(self, step: int, seconds: float) -> None:
-        """Say what the evaluations add to that."""
+        """Print how much time the evaluations add."""
         if text := self.forecast.evaluation_done(step, seconds):
             self.say(text)
 

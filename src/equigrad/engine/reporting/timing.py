@@ -19,15 +19,15 @@ class StepTimer:
         self._count = 0
 
     def start(self) -> None:
-        """A step begins with waiting for its data."""
+        """Call it before waiting for the data of a step."""
         self._start = time.perf_counter()
 
     def data_arrived(self) -> None:
-        """The data of the step is there."""
+        """Call it when the data of the step has arrived."""
         self._waited += time.perf_counter() - self._start
 
     def step_done(self) -> None:
-        """The step is over."""
+        """Call it after the step."""
         self._seconds += time.perf_counter() - self._start
         self._count += 1
 
@@ -37,7 +37,7 @@ class StepTimer:
         return {"seconds_per_step": self._seconds / count, "seconds_waiting_for_data": self._waited / count}
 
     def reset(self) -> None:
-        """Begin a new line of the log."""
+        """Start again, for the next line of the log."""
         self._seconds, self._waited, self._count = 0.0, 0.0, 0
 
 
@@ -52,7 +52,7 @@ class Forecast:
 
     def __init__(self, total: int, evaluate_every: int | None, device: torch.device) -> None:
         self.total, self.evaluate_every, self.device = total, evaluate_every, device
-        self._first: tuple[int, float] | None = None  # step that this process has seen first, and when it ended
+        self._first: tuple[int, float] | None = None  # the first step of this process, and when it ended
         self._is_told = False
         self._seconds_per_step = 0.0
         self._seconds_per_evaluation: float | None = None

@@ -1,4 +1,4 @@
-"""What the detection metrics read of a data set: `DetectionData` has it, and so may any other object."""
+"""What the detection metrics need of a data set: a protocol that `DetectionData` and other objects can fulfil."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -1,6 +1,6 @@
 """Precision and recall of selected detections, computed by hotcoco.
 
-`rules.select` has applied the limits and left out what cannot count, so every detection that is handed over is matched.
+`rules.select` has applied the limits and left out what cannot count, so hotcoco matches every detection it is given.
 Ids that hotcoco sees start from 1 and follow the order in which equal scores are taken: images by their id in the file.
 hotcoco is trusted with numbers that were checked before: it accepts negative sides and unknown ids without an error.
 """

@@ -24,8 +24,8 @@ from equigrad.data.frequency import checked_counts
 from equigrad.evaluation.detection.annotations import Annotations, Flags, Floats, ImageLists, Ints
 from equigrad.evaluation.detection.json_entries import json_entries
 from equigrad.evaluation.detection.openimages_matching import Boxes, all_point_average_precision, match_detections
-from equigrad.evaluation.detection.result import mean_known
 from equigrad.evaluation.gathering import gather_arrays, is_distributed, own_rank
+from equigrad.evaluation.known_mean import mean_known
 
 NUM_GROUPS = 5
 ROWS_AT_ONCE = 50_000

@@ -58,9 +58,9 @@ class Boxes:
 def match_detections(detections: Boxes, boxes: Boxes, groups: Boxes, num_images: int) -> tuple[Flags, Flags]:
     """Which detections are true positives, and which count at all, (D,) each.
 
-    Every detection looks at the ordinary box with the highest IoU, at least 0.5; the first detection of a box is a true
-    positive. Of the others, those with at least half of their area in a group-of box belong to the group: the first
-    is a true positive, the rest are ignored.
+    Every detection is matched with the ordinary box of the highest IoU, at least 0.5; the first detection of a box is a
+    true positive. Of the others, those with at least half of their area in a group-of box belong to the group: the
+    first is a true positive, the rest are ignored.
 
     Args:
         detections: sorted by cell and then by descending score.

@@ -1,13 +1,14 @@
-"""What an evaluation of detections says: metrics under the papers' names, and a row for every category."""
+"""The result of an evaluation of detections: metrics under the papers' names, and a row for every category."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from equigrad.data.frequency import Groups, checked_counts, lvis_split
 from equigrad.evaluation.detection.annotations import Annotations, Floats, Ints
 from equigrad.evaluation.detection.rules import Rules, annotation_images
+from equigrad.evaluation.known_mean import mean_known
 
 GROUP_NAMES = {"r": "rare", "c": "common", "f": "frequent"}
 
@@ -112,9 +113,3 @@ def category_facts(annotations: Annotations, train_counts: ArrayLike | None = No
         groups = {name: np.flatnonzero(np.asarray(letters) == letter) for letter, name in GROUP_NAMES.items()}
     has_groups = letters is not None or train_counts is not None
     return CategoryFacts(names, counts, groups, has_groups, num_images, num_instances)
-
-
-def mean_known(values: NDArray[np.floating]) -> float:
-    """Mean of the values that are not nan; nan if there are none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")

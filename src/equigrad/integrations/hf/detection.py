@@ -1,7 +1,7 @@
 """A loss with statistics in the detectors of the DETR family: RT-DETR, RT-DETRv2, D-FINE, Deformable DETR.
 
-Their loss function builds a new criterion in every forward pass, so that nothing in it lasts. Here the loss is a part
-of the model, and every new criterion is lent it for its classification term. Matching and box losses are the host's.
+Their loss function builds a new criterion in every forward pass, which cannot keep statistics. Here the loss is a part
+of the model, and every new criterion uses it for its classification term. Matching and box losses are the host's.
 """
 
 import inspect

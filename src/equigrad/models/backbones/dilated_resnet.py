@@ -27,7 +27,7 @@ class DilatedResNet(ResNet):  # type: ignore[misc]
     Args:
         depths: blocks of the four stages.
         deep_stem: three 3x3 convolutions; False is torchvision's single one, whose weights fit.
-        pixels: of the normalisation.
+        pixels: mean and standard deviation that images are normalised with.
     """
 
     channels = EncoderChannels(low=256, middle=1024, last=2048)

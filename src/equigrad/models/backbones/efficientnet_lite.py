@@ -104,7 +104,7 @@ class ConvNorm(nn.Module):
     def _padded(self, maps: Tensor) -> Tensor:
         if self.stride == 1:
             return maps
-        # Where the padding is odd, TensorFlow pads right and below: what `Conv2d(padding=...)` cannot do.
+        # If the padding is odd, TensorFlow adds the extra pixel at the right and the bottom, which `Conv2d` cannot do.
         vertical, horizontal = (self._padding(size) for size in maps.shape[-2:])
         sides = (horizontal // 2, horizontal - horizontal // 2, vertical // 2, vertical - vertical // 2)
         return F.pad(maps, sides)

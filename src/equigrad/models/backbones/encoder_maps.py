@@ -1,4 +1,4 @@
-"""What an encoder for dense prediction hands to the heads: three maps of an image."""
+"""The output of an encoder for dense prediction: three maps of an image."""
 
 from typing import NamedTuple
 

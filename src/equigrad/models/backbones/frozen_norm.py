@@ -1,4 +1,4 @@
-"""A batch norm with fixed statistics, scale and shift, written over the maps it is given."""
+"""A batch norm with fixed statistics, scale and shift that works in place."""
 
 from torch import Tensor
 from torchvision.ops import FrozenBatchNorm2d  # type: ignore[import-untyped]
@@ -7,8 +7,8 @@ from torchvision.ops import FrozenBatchNorm2d  # type: ignore[import-untyped]
 class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]
     """torchvision's `FrozenBatchNorm2d`, faster, for use directly after a convolution.
 
-    A convolution needs its output no more, neither forwards nor backwards, so it may be overwritten. Mixed precision
-    stays in the precision of the maps.
+    A convolution does not need its output for backward, so the norm may overwrite it. In mixed precision the result
+    keeps the precision of the maps.
     """
 
     def forward(self, maps: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Pixel statistics: every backbone normalises its own input, so that no data pipeline has to know which one it feeds.
 
-Images come as uint8, a quarter of the traffic between processes and to the GPU, or as floating point in [0, 1].
+Images are uint8, which takes a quarter of the bandwidth between processes and to the GPU, or floats in [0, 1].
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ HALF = PixelStatistics((0.5,) * 3, (0.5,) * 3)  # to [-1, 1]
 
 
 class Normalization(nn.Module):
-    """(x - mean) / std of each channel; part of the code of a backbone, hence not in its `state_dict`."""
+    """(x - mean) / std of each channel; constants of a backbone, which are not in its `state_dict`."""
 
     mean: Tensor  # (3, 1, 1)
     std: Tensor  # (3, 1, 1)

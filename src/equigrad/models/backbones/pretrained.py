@@ -1,4 +1,4 @@
-"""Reading trained weights into a backbone, with one line of what was taken and errors that say what does not fit.
+"""Reading trained weights into a backbone: logs in one line what was taken, and errors say what does not fit.
 
 Files of torchvision, timm, mmcv and mmsegmentation, MoCo and DINO are read as they are published: `.pth`, `.pt` or
 `.safetensors`, a plain `state_dict` or one inside a checkpoint, under whatever prefix the network has there.
@@ -34,7 +34,7 @@ def read_weights(file: str | os.PathLike[str]) -> StateDict:
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such weight file")
     content: Any = _read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
-    for _ in _INSIDE:  # a state_dict may lie two deep
+    for _ in _INSIDE:  # a state_dict may be nested twice
         inside = [content[key] for key in _INSIDE if isinstance(content, Mapping) and key in content]
         content = next((each for each in inside if isinstance(each, Mapping)), content)
     is_named = isinstance(content, Mapping) and all(isinstance(name, str) for name in content)
@@ -65,7 +65,7 @@ def load_backbone(backbone: nn.Module, weights: StateDict, source: str, *, left_
         if value.shape != found[name].shape:
             raise ValueError(f"{source}: {name} must be {tuple(value.shape)}, got {tuple(found[name].shape)}")
     left = [name for name in found if name not in own and _matters(name)]
-    # A deeper network has all that is needed and more; outside the parts of this one it is a head.
+    # A deeper network has all weights that are needed and more. More weights outside of the backbone are a head.
     parts = {name.partition(".")[0] for name in own}
     unknown = [name for name in left if name.partition(".")[0] in parts and not name.startswith(tuple(left_out))]
     if unknown:
@@ -84,7 +84,7 @@ def taken_and_left(num_taken: int, left: Sequence[str]) -> str:
 
 
 def _matters(name: str) -> bool:
-    """Old files lack the counter of batches, and nothing here reads it."""
+    """Whether a missing weight matters: old files lack the counter of batches, which nothing here reads."""
     return not name.endswith("num_batches_tracked")
 
 
@@ -99,14 +99,14 @@ def _prefix_of(own: Iterable[str], names: Iterable[str]) -> str:
 
 def _read_pickle(file: Path) -> object:
     try:
-        # DINO's checkpoints hold the words of their command line, which are plain values.
+        # DINO's checkpoints hold their command-line arguments, which are plain values.
         with torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, ValueError, LookupError, TypeError) as error:
         unsafe = _UNSAFE.search(str(error))
         if unsafe is not None:
             raise ValueError(f"{file}: holds {unsafe[1]}, which may execute code; save its state_dict alone") from None
-        # What the reader says about a text file means nothing to its owner.
+        # The unpickler's message about a file that is no pickle would not help the user.
         reason = "" if isinstance(error, LookupError | EOFError | TypeError) else f" ({_first_line(error)})"
         raise ValueError(f"{file}: not a file of PyTorch weights{reason}") from None
 

@@ -82,7 +82,7 @@ def download(published: Any) -> Any:
     try:
         return published.get_state_dict(progress=True, check_hash=True)
     except (urllib.error.URLError, OSError) as error:
-        # URLError is an OSError, which has the one of the network in it; a proxy or a full disk raises others.
+        # A URLError wraps the OSError of the network; a proxy or a full disk raises other errors.
         cause = getattr(error, "reason", error)
         text = getattr(cause, "strerror", None) or cause
         raise OSError(f"cannot download {published.url} ({text}); fetch it elsewhere and give the file") from error

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from equigrad.models.backbones.conv_blocks import conv_norm_relu
 from equigrad.models.backbones.encoder_maps import EncoderChannels, EncoderMaps
-from equigrad.models.backbones.normalization import HALF, Normalization, PixelStatistics
+from equigrad.models.backbones.normalization import HALF, Normalization
 
 
 class SmallEncoder(nn.Module):
@@ -14,15 +14,14 @@ class SmallEncoder(nn.Module):
 
     Args:
         width: channels of the first convolution.
-        pixels: of the normalisation.
     """
 
-    def __init__(self, width: int = 16, *, pixels: PixelStatistics = HALF) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         if width < 1:
             raise ValueError(f"width must be at least 1, got {width}")
         self.channels = EncoderChannels(low=2 * width, middle=4 * width, last=8 * width)
-        self.normalization = Normalization(pixels)
+        self.normalization = Normalization(HALF)
         self.low = nn.Sequential(_halving(3, width), _halving(width, self.channels.low))
         self.middle = _halving(self.channels.low, self.channels.middle)
         self.last = conv_norm_relu(self.channels.middle, self.channels.last, 3, dilation=2)

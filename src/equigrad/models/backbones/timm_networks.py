@@ -79,7 +79,7 @@ class TimmMaps(nn.Module):
 
     @torch.no_grad()
     def _try_out(self) -> None:
-        """Some networks take images of one size only: better known now than at the first step."""
+        """Run the network once, because some take images of one size only and would fail at the first step."""
         try:
             self.eval()(torch.zeros(1, 3, 64, 96, dtype=torch.uint8))
         except (AssertionError, RuntimeError) as error:
@@ -138,10 +138,10 @@ def _network(name: str, weights: Weights) -> Any:
 
 def _create(name: str, **options: Any) -> Any:
     timm = _timm()
-    if not timm.is_model(name):  # also keeps out names such as hf-hub:…, which would download
+    if not timm.is_model(name):  # also refuses names such as hf-hub:…, which would download
         near = difflib.get_close_matches(name, timm.list_models(), n=5, cutoff=0.5)
         raise ValueError(f"timm has no network {name!r}{f'; near are {_joined(near)}' if near else ''}")
-    # Transformers take images of any size only where that is asked for; other networks do not know the word.
+    # Transformers take images of any size only with this argument; other networks do not have it.
     for sizes in ({"dynamic_img_size": True}, {}):
         try:
             return timm.create_model(name, **sizes, **options)

@@ -1,4 +1,4 @@
-"""Image classifiers: backbone, classifier, loss and scores, all handed in.
+"""Image classifiers, made of a backbone, a last layer, a loss and scores that are passed in.
 
     backbone = resnet50()
     model = build_classifier(backbone, 1000, equigrad.SoftmaxEqualizationLoss(1000), equigrad.SoftmaxScores())
@@ -8,7 +8,7 @@
 Paths of parts, for `frozen` and for rules of the optimiser, are `backbone`, `classifier` and `classification_loss`;
 those inside a backbone are in its module. "Last block and classifier trained", as on Places-LT, is then
 `frozen=("backbone.conv1", "backbone.bn1", "backbone.layer1", "backbone.layer2", "backbone.layer3")`, with
-`"backbone.layer4.0", "backbone.layer4.1"` besides if the block is to mean the last three convolutions alone.
+also `"backbone.layer4.0", "backbone.layer4.1"` if "last block" means only the last three convolutions.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Classifier(nn.Module):
         """Whether inputs are features (N, D), computed before by the frozen backbone, and not images."""
 
     def features(self, images: Tensor) -> Tensor:
-        """What the classifier sees, (N, D)."""
+        """Features (N, D) of the backbone, the input of the last layer."""
         features: Tensor = images if self.sees_features else self.backbone(images)
         return features
 
@@ -82,7 +82,7 @@ class Classifier(nn.Module):
         return {"classification": self.classification_loss(logits, targets["labels"], *extra, **options)}
 
     def num_counted(self, targets: Mapping[str, Any]) -> float | None:
-        """The samples that the loss is the mean of; None if it is no such mean."""
+        """Number of samples that the loss is the mean of; None if it is not a mean over samples."""
         return num_counted(self.classification_loss, targets["labels"])
 
 

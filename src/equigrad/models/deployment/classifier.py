@@ -9,7 +9,7 @@ class DeployedClassifier(nn.Module):
     """Scores of images.
 
     Args:
-        model: a trained one; its loss and its teacher stay behind.
+        model: a trained one; its loss and its teacher are left out.
     """
 
     def __init__(self, model: Classifier) -> None:

@@ -22,7 +22,7 @@ class DeployedDenseDetector(nn.Module):
     from the best pair down, so the best pairs are enough if 300 of them survive: here the best 4,800.
 
     Args:
-        model: a trained one; its loss stays behind.
+        model: a trained one; its loss is left out.
         num_classes: C.
         suppress: how boxes are suppressed.
     """
@@ -49,7 +49,7 @@ class DeployedDenseDetector(nn.Module):
             self._candidates(*level) for level in zip(outputs, self.grid.levels(sizes, images.device), strict=True)
         ]
         candidates = Boxes(*(torch.cat(parts, 1) for parts in zip(*levels, strict=True)))
-        # A score of voting is a mean over all candidates, not only of the best.
+        # Score voting averages over all candidates, not only over the best.
         few = candidates if self.inference.score_voting else best(candidates, self.num_candidates)
         boxes, scores, labels = self._detections(few, image_sizes)
         return boxes, scores, labels

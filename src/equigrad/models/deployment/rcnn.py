@@ -14,18 +14,17 @@ from equigrad.models.detection.one_stage.predictions import join
 from equigrad.models.detection.pyramids.shape import pyramid_shape
 from equigrad.models.detection.two_stage.rcnn import RCNN, roi_levels
 from equigrad.models.detection.two_stage.roi_head import CODER
+from equigrad.models.detection.two_stage.roi_pooling import AlignedRoIPool, level_indices
 
 PAIRS_A_BOX = 16
 """(RoI, category) pairs for each detection that is wanted: all that suppression sees, best first."""
-
-CANONICAL_LEVEL, CANONICAL_SIDE = 4, 224  # a RoI of the area 224² is pooled from stride 16; published
 
 
 class DeployedRCNN(nn.Module):
     """Detections of images, the same number of rows for each, with masks if the model has them.
 
     Args:
-        model: a trained one; its losses stay behind.
+        model: a trained one; its losses are left out.
         suppress: how boxes are suppressed.
     """
 
@@ -34,12 +33,12 @@ class DeployedRCNN(nn.Module):
         self.backbone = model.backbone
         self.proposals = _Proposals(model, suppress)
         head = model.roi_heads
-        self.box_pooling = _RoIPooling(model.backbone, *_pooled(head.box_roi_pool))
+        self.box_pooling = _RoIPooling(model.backbone, *_pooling_settings(head.box_roi_pool))
         self.box_head, self.box_predictor = head.box_head, head.box_predictor
         self.scores, self.inference, self.num_classes = head.scores, head.inference, head.num_classes
         self.suppress = suppress
         branch = head.mask_branch
-        self.mask_pooling = None if branch is None else _RoIPooling(model.backbone, *_pooled(branch.roi_pool))
+        self.mask_pooling = None if branch is None else _RoIPooling(model.backbone, *_pooling_settings(branch.roi_pool))
         self.mask_head = None if branch is None else branch.head
         self.mask_predictor = None if branch is None else branch.predictor
 
@@ -131,29 +130,30 @@ def _anchors(logits: Tensor, cells: Tensor, images: Tensor) -> Tensor:
 
 
 class _RoIPooling(nn.Module):
-    """torchvision's `MultiScaleRoIAlign` for a pyramid whose strides are known."""
+    """What `roi_pool` gives, for a pyramid whose strides are known."""
 
-    def __init__(self, pyramid: nn.Module, size: int, sampling_ratio: int) -> None:
+    def __init__(self, pyramid: nn.Module, size: int, sampling_ratio: int, aligned: bool) -> None:
         super().__init__()
         strides = pyramid_shape(pyramid).strides
         self.strides = strides[: len(roi_levels(strides))]
-        self.size, self.sampling_ratio = size, sampling_ratio
+        self.size, self.sampling_ratio, self.aligned = size, sampling_ratio, aligned
 
     def forward(self, maps: list[Tensor], boxes: Tensor) -> Tensor:
         """Features (N * R, D, size, size) of boxes (N, R, 4)."""
         images = torch.arange(boxes.shape[0], device=boxes.device)[:, None, None].expand(-1, boxes.shape[1], 1)
         rois = torch.cat([images.to(boxes.dtype), boxes], 2).flatten(0, 1)  # (N * R, 5)
         first, last = (int(math.log2(self.strides[end])) for end in (0, -1))
-        side = sides(rois[:, 1:]).prod(1).sqrt()
-        levels = (CANONICAL_LEVEL + torch.log2(side / CANONICAL_SIDE) + 1e-6).floor().clamp(first, last).long() - first
+        levels = level_indices(rois[:, 1:], first, last)
         pooled = maps[0].new_zeros((rois.shape[0], maps[0].shape[1], self.size, self.size))
         for level, stride in enumerate(self.strides):
             rows = (levels == level).nonzero()[:, 0]
-            aligned = roi_align(maps[level], rois[rows], self.size, 1 / stride, self.sampling_ratio)
-            pooled = pooled.index_copy(0, rows, aligned)
+            part = roi_align(maps[level], rois[rows], self.size, 1 / stride, self.sampling_ratio, aligned=self.aligned)
+            pooled = pooled.index_copy(0, rows, part)
         return pooled
 
 
-def _pooled(pooling: nn.Module) -> tuple[int, int]:
-    """Size and sampling ratio of a `MultiScaleRoIAlign`."""
-    return int(pooling.output_size[0]), int(pooling.sampling_ratio)  # type: ignore[index, arg-type]
+def _pooling_settings(pooling: nn.Module) -> tuple[int, int, bool]:
+    """Size, sampling ratio and whether pixels are aligned, of a module that `roi_pool` made."""
+    if isinstance(pooling, AlignedRoIPool):
+        return pooling.size, pooling.sampling_ratio, True
+    return int(pooling.output_size[0]), int(pooling.sampling_ratio), False  # type: ignore[index, arg-type]

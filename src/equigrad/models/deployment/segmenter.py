@@ -12,7 +12,7 @@ class DeployedSegmenter(nn.Module):
     """The category of every pixel, at the size of the images it is given.
 
     Args:
-        model: a trained one; its losses and its auxiliary head stay behind. Sliding windows need images of one size.
+        model: a trained one; its losses and its auxiliary head are left out. Sliding windows need images of one size.
     """
 
     def __init__(self, model: Segmenter) -> None:
@@ -29,7 +29,7 @@ class DeployedSegmenter(nn.Module):
             labels, scores = self.inference(self._logits, images, self.scores)
             return labels, scores
         seen = images if self.scale is None else _scaled(images, self.scale)
-        # All rows at once: how many fit into memory is not known when the file is written.
+        # All rows at once: a file cannot adapt to the memory of the machine that runs it.
         logits = F.interpolate(self._logits(seen).float(), size=images.shape[-2:], mode="bilinear")
         scores, labels = self.scores(logits).max(1)
         return labels, scores
@@ -53,7 +53,7 @@ def _scaled(images: Tensor, scale: Scale) -> Tensor:
 
 
 class GridAverage(nn.Module):
-    """`nn.AdaptiveAvgPool2d` as two matrix products, for maps whose size is open: ONNX has no such operator.
+    """`nn.AdaptiveAvgPool2d` as two matrix products, for maps of dynamic size, for which ONNX has no operator.
 
     Args:
         grid: regions on a side.

@@ -1,4 +1,4 @@
-"""The end of a detector for a whole batch: non-maximum suppression, then the best rows of each image.
+"""Post-processing of a detector for a whole batch: non-maximum suppression, then the best rows of each image.
 
 Rows that do not count have the score NOT_A_BOX, so that every image has as many rows as the others.
 """
@@ -35,12 +35,12 @@ def kept_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, num_labels: int, t
         threshold: IoU above which the lower of two boxes is dropped.
     """
     images = torch.arange(scores.shape[0], device=scores.device)[:, None]
-    # Moved apart, so that one call serves all images and labels; in float64, in which nothing is rounded by it.
+    # Boxes of other images and labels are shifted apart, so that one call of NMS serves all; float64 keeps it exact.
     apart = boxes.double()
     apart = apart + ((images * num_labels + labels) * (apart.amax().ceil() + 1))[..., None]
     rows = (scores.flatten() > NOT_A_BOX).nonzero()[:, 0]
     kept = rows[nms(apart.flatten(0, 1)[rows], scores.flatten().double()[rows], threshold)]
-    # In numbers: TorchScript fills no truth values.
+    # As numbers, because TorchScript cannot fill a boolean tensor.
     counts = torch.zeros_like(scores).flatten().index_fill(0, kept, 1)
     return counts.reshape(scores.shape) > 0
 

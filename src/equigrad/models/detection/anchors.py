@@ -72,10 +72,10 @@ class AnchorGrid:
     def levels(
         self, feature_sizes: Sequence[tuple[int, int]], device: torch.device, dtype: torch.dtype = torch.float32
     ) -> list[Tensor]:
-        """The same without a cache, for sizes that are symbols."""
+        """The same without a cache, for symbolic sizes of an exported model."""
         if len(feature_sizes) != len(self.strides):
             raise ValueError(f"expected feature sizes of {len(self.strides)} levels, got {len(feature_sizes)}")
-        # Where they are used: a copy from the host would wait for the device whenever the size of a batch changes.
+        # Made on the device: copying them from the host would wait whenever the size of a batch changes.
         made_on = torch.device("cpu") if device.type == "mps" else device  # Apple's GPUs have no float64
         levels = zip(self.strides, feature_sizes, self._shapes_on(made_on), strict=True)
         return [self._level(*level).to(device, dtype) for level in levels]

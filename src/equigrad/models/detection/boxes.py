@@ -12,7 +12,7 @@ EPSILON = 1e-7  # as in torchvision: keeps 0 / 0 of degenerate boxes at 0
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Half precision resolves no more than 2 pixels at the edge of a large image."""
+    """The values in float32 or float64: half precision would round coordinates of a large image to 2 pixels."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
@@ -22,7 +22,7 @@ def centres(boxes: Tensor) -> Tensor:
 
 
 def sides(boxes: Tensor, *, legacy_pixels: bool = False) -> Tensor:
-    """Width and height (..., 2) of boxes (..., 4); 0 where a box is turned inside out."""
+    """Width and height (..., 2) of boxes (..., 4); 0 where x2 < x1 or y2 < y1."""
     return (boxes[..., 2:] - boxes[..., :2] + float(legacy_pixels)).clamp(min=0)
 
 
@@ -72,8 +72,8 @@ def paired_iou(a: Tensor, b: Tensor, *, legacy_pixels: bool = False) -> Tensor:
 def paired_generalized_iou(a: Tensor, b: Tensor, *, legacy_pixels: bool = False) -> Tensor:
     """Generalized IoU (...) in [-1, 1] of boxes (..., 4) with their partners (..., 4); differentiable.
 
-    IoU less the share of the smallest enclosing box that neither covers: boxes apart still attract each other. Finite,
-    also in its gradient, for boxes without area and for predictions turned inside out.
+    IoU minus the share of the smallest enclosing box that neither covers, so that boxes without overlap still get a
+    gradient. Value and gradient are finite for boxes without area and for predictions with x2 < x1 or y2 < y1.
     """
     a, b = at_least_float32(a), at_least_float32(b)
     overlap, union = _overlap_and_union(a, b, legacy_pixels)

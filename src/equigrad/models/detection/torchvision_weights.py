@@ -12,8 +12,8 @@
 | `retinanet_resnet50_fpn_v2` | `retinanet(torchvision_anchors=True, group_norm=True)`; `extra="c5"` |
 | `fcos_resnet50_fpn` | `fcos(torchvision_points=True)`; `extra="p5"` |
 
-Weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet want `norm_eps=0.0` besides. Theirs has the background as
-category 0, with a box and a mask of its own; here it is the last column of a softmax, and no column of sigmoids.
+Weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet also need `norm_eps=0.0`. In torchvision background is
+category 0, with a box and a mask of its own; here it is the last column of a softmax, and sigmoids have no such column.
 """
 
 import re

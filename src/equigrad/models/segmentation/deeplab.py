@@ -1,4 +1,4 @@
-"""DeepLabV3+: filters of several widths side by side, and a decoder that brings edges back.
+"""DeepLabV3+: parallel convolutions of several dilations, and a decoder that restores edges.
 
 Chen, Zhu, Papandreou, Schroff, Adam: Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation.
 ECCV 2018. Widths are those of mmsegmentation.
@@ -18,7 +18,7 @@ from equigrad.models.segmentation.fcn import PixelClassifier
 class DeepLabV3PlusHead(nn.Module):
     """Atrous spatial pyramid pooling of the last map, joined with the low map at its resolution.
 
-    In training the batch needs at least two images: one alone has nothing to normalise its average with.
+    Training needs at least two images in a batch: batch norm cannot normalise the average of a single image.
 
     Args:
         in_channels: of the encoder.

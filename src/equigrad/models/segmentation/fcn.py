@@ -1,4 +1,4 @@
-"""The plainest head of a segmenter, which serves as auxiliary head, and the last layer of all heads.
+"""The simplest head of a segmenter, used as auxiliary head, and the last layer of all heads.
 
 Long, Shelhamer, Darrell: Fully Convolutional Networks for Semantic Segmentation. CVPR 2015.
 """
@@ -17,15 +17,12 @@ class FCNHead(nn.Module):
         in_channels: of the encoder.
         num_logits: K.
         channels: of the convolution.
-        dropout: share of its channels that are left out.
     """
 
-    def __init__(
-        self, in_channels: EncoderChannels, num_logits: int, *, channels: int = 256, dropout: float = 0.1
-    ) -> None:
+    def __init__(self, in_channels: EncoderChannels, num_logits: int, *, channels: int = 256) -> None:
         super().__init__()
         self.conv = conv_norm_relu(in_channels.middle, channels, 3)
-        self.classifier = PixelClassifier(channels, num_logits, dropout)
+        self.classifier = PixelClassifier(channels, num_logits, dropout=0.1)
 
     def forward(self, maps: EncoderMaps) -> Tensor:
         """Logits (N, K, h, w) at the resolution of the middle map."""
@@ -50,7 +47,7 @@ class PixelClassifier(nn.Module):
         self._fill_bias(0.0)
 
     def set_prior(self, probability: float) -> None:
-        """Let every sigmoid start near this probability."""
+        """Set the bias so that every sigmoid starts near this probability."""
         self._fill_bias(bias_for_prior(probability))
 
     def forward(self, maps: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from equigrad.models.segmentation.fcn import PixelClassifier
 class PSPHead(nn.Module):
     """Averages of the last map over a grid of regions, beside the map itself.
 
-    In training the batch needs at least two images: one alone has nothing to normalise its single region with.
+    Training needs at least two images in a batch: batch norm cannot normalise the average of a single image.
 
     Args:
         in_channels: of the encoder.

@@ -1,4 +1,4 @@
-"""Semantic segmenters: backbone, head, losses and scores, all handed in.
+"""Semantic segmenters, made of a backbone, a head, losses and scores that are passed in.
 
     backbone = dilated_resnet50("resnet50_v1c.pth")
     loss, auxiliary_loss = equigrad.SoftmaxEqualizationLoss(150), equigrad.CrossEntropyLoss()
@@ -44,7 +44,7 @@ class Auxiliary(nn.Module):
         head: from maps to logits (N, K, h, w).
         loss: its own: statistics of this head do not mix with those of the other. A plain cross-entropy has none.
         weight: of the loss.
-        resolution: where logits and labels meet.
+        resolution: at which size logits and labels are compared.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Segmenter(nn.Module):
         loss: called with logits (N, K, ...) and labels (N, ...) in which VOID pixels are IGNORE.
         scores: from logits to scores (N, C, ...).
         auxiliary: a second head with its own loss, or None.
-        resolution: where logits and labels meet.
+        resolution: at which size logits and labels are compared.
         inference: how an image is shown to the network in evaluation.
     """
 
@@ -125,7 +125,7 @@ class Segmenter(nn.Module):
         return losses
 
     def num_counted(self, targets: Mapping[str, Any]) -> float | None:
-        """The pixels that every loss is the mean of; None if they are no such means."""
+        """Number of pixels that every loss is the mean of; None if they are not means over pixels."""
         labels = targets["labels"].long().masked_fill(targets["labels"] == VOID, IGNORE)
         losses = [self.classification_loss]
         if self.auxiliary is not None:

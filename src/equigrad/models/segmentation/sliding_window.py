@@ -3,8 +3,8 @@
     WholeImage(Scale(512, 2048))            # ADE20K, as published
     SlidingWindow(512, 341)                 # 512 x 512 windows that share a third
 
-Both are called with the network, from images (N, 3, H, W) to logits (N, K, h, w), images and scores. Maps of K
-categories exist at the size the network sees, at most; the way from there to the image is taken some rows at a time.
+Both are called with the network, from images (N, 3, H, W) to logits (N, K, h, w), images and scores. Maps of all K
+categories are at most of the network's input size; they are upsampled to the size of the image some rows at a time.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,14 +1,15 @@
 """The loss of a segmenter: the decoder's logits, a quarter or an eighth as large as the image, against every pixel.
 
-A wrapper decides where logits and labels meet. All are called with logits (N, K, h, w) and labels (N, H, W):
+A wrapper decides at which size logits and labels are compared. All are called with logits (N, K, h, w) and labels
+(N, H, W):
 
     LabelResolutionLoss(loss)       # logits upsampled, as published: two tensors of (N, K, H, W) in float32
     TiledLoss(loss)                 # the same loss, gradient and statistics, but some rows at a time
-    DecoderResolutionLoss(loss)     # labels downsampled: 16 or 64 times cheaper, but small things lose their labels
+    DecoderResolutionLoss(loss)     # labels downsampled: 16 or 64 times cheaper, but small objects lose their labels
 
-16 x 150 x 512 x 512 are 2.5 GB in float32. A loss of `equigrad` keeps its gradient and nothing else, so that the first
-takes two such tensors while it is formed and one until backward; the second takes a few tiles of 16 MB, whatever the
-size. `benchmarks/segmentation_memory.py` measures it.
+Logits of 16 x 150 x 512 x 512 take 2.5 GB in float32. A loss of `equigrad` keeps only its gradient, so the first one
+takes two such tensors in forward and one until backward. The second one takes a few tiles of 16 MB at any size.
+`benchmarks/segmentation_memory.py` measures both.
 """
 
 from typing import Any
@@ -35,12 +36,12 @@ class LabelResolutionLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor, **options: Tensor) -> Tensor:
         """Loss of logits (N, K, h, w) against labels (N, H, W), with the options of the loss."""
-        # Nothing but the loss may hold the upsampled logits: they are gone before backward.
+        # Only the loss refers to the upsampled logits, so that they are freed before backward.
         loss: Tensor = self.loss(F.interpolate(logits, size=labels.shape[-2:], mode="bilinear"), labels, **options)
         return loss
 
     def num_counted(self, labels: Tensor) -> float | None:
-        """The pixels that the loss is the mean of; None if it is no such mean."""
+        """Number of pixels that the loss is the mean of; None if it is not a mean over pixels."""
         return num_counted(self.loss, labels)
 
 
@@ -70,7 +71,7 @@ class TiledLoss(nn.Module):
     The tiles are `one_batch`: the loss has the weights of earlier batches in all of them, and its statistics move once.
     That is exact for a loss that is a mean over pixels and has no state but gradient statistics: cross-entropy, BCE,
     focal loss, their equalization losses and margins from counts. Others (Seesaw, LADE, LDAM, BAGS, the federated loss,
-    an objectness branch) look at the batch as a whole and are refused.
+    an objectness branch) depend on the batch as a whole and are refused.
 
     Args:
         loss: a `CategoryLoss` with reduction "mean"; called with logits (N, K, R, W), labels (N, R, W), `normalizer`.
@@ -106,7 +107,7 @@ class TiledLoss(nn.Module):
         return loss
 
     def num_counted(self, labels: Tensor) -> float | None:
-        """The pixels that the loss is the mean of."""
+        """Number of pixels that the loss is the mean of."""
         return num_counted(self.loss, labels)
 
     def _sum_tiles(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -125,7 +126,7 @@ class TiledLoss(nn.Module):
 
     @torch.no_grad()
     def _check_mean_over_pixels(self, logits: Tensor) -> None:
-        """Try it on four pixels, one of them ignored."""
+        """Refuse a loss that is not a mean over pixels, by computing it for four pixels of which one is ignored."""
         num_logits = logits.shape[1]
         probe = torch.linspace(-2, 2, 4 * num_logits, dtype=torch.float64, device=logits.device).view(1, num_logits, 4)
         labels = torch.tensor([[0, num_logits - 1, self.ignore_index, 0]], device=logits.device)

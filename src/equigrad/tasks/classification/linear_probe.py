@@ -32,7 +32,7 @@ def fit(
         data: features and labels.
         epochs, batch_size, lr, momentum, weight_decay: of the optimiser.
         seed: of the order of the samples, unless a sampler gives it.
-        sampler: indices of an epoch, anew for each; None takes every sample once, shuffled.
+        sampler: gives the indices of each epoch; None takes every sample once, shuffled.
         after_epoch: called with the number of finished epochs.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -21,7 +21,7 @@ class ClassificationRecipe:
         data: training and test images.
         backbone: the feature extractor.
         method: loss, scores and sampler.
-        training: how long, how fast, in what batches.
+        training: optimiser, schedule, batches, checkpoints.
         test_batch_size: images at once in the test.
         precision: of the arithmetic.
         device: where it runs; "auto" takes a GPU if there is one.
@@ -31,8 +31,8 @@ class ClassificationRecipe:
             computes them at each step.
         init: weights to start from, a file or the folder of a run; for a second stage or a distillation, the folder of
             the run before.
-        table: of the paper, that the recipe is a row of.
-        row: in that table.
+        table: table of the paper that has this recipe as a row.
+        row: name of that row.
     """
 
     data: ImageData

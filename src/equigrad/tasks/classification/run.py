@@ -17,7 +17,7 @@ from equigrad.data.images.dataset import ImageDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import from_first_rank, join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.evaluation.classification import ClassificationEvaluator
 from equigrad.evaluation.multi_label import THRESHOLD, MultiLabelEvaluator
 from equigrad.models.classification.classifier import Classifier, build_classifier
@@ -75,8 +75,8 @@ def train(
         command=command,
     ) as training:
         if fabric.is_global_zero:
-            remove_results(folder)  # of a run that goes on
-        fabric.barrier()  # no rank writes new results before that
+            remove_results(folder)  # of an earlier evaluation, if the run is resumed
+        fabric.barrier()  # before any rank writes new results
         while training.run_to_evaluation():
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(recipe, evaluated, train_set, tested_on, training)
@@ -104,7 +104,7 @@ def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = 
 
     Args:
         recipe: the settings.
-        folder: of the run, in which the first rank keeps what comes out.
+        folder: of the run; the first rank writes the results there.
         weights: run folder to take the weights from; None is `folder`.
     """
     device = join_ranks()
@@ -117,7 +117,7 @@ def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = 
 
 
 def predictor(recipe: ClassificationRecipe, folder: Path) -> LabelPredictor:
-    """From images to what the newest weights of a run say about them; the data set is not needed."""
+    """A predictor with the newest weights of a run; the data set is not needed."""
     names, counts = categories_of_run(recipe, folder)
     model = trained_model(recipe, counts, folder)
     found: dict[str, Any] = {"threshold": THRESHOLD, "num_shown": None} if recipe.is_multi_label else {}
@@ -133,7 +133,7 @@ def categories_of_run(recipe: ClassificationRecipe, folder: Path) -> tuple[Seque
 
 
 def build_model(recipe: ClassificationRecipe, category_counts: Counts, class_names: Sequence[str] = ()) -> Classifier:
-    """The model before its first step; names of the categories say which of them a run in `init` has."""
+    """Build the model to train; weights of a run in `init` are matched by the names of the categories."""
     method = recipe.method
     if not method.needs_init:
         return started_model(recipe, lambda backbone: _assemble(recipe, backbone.build(), category_counts), class_names)
@@ -189,7 +189,7 @@ def _with_features(
     if fabric.is_global_zero:
         for name, images in plain.items():
             cached(images, folder, progress=ProgressLine(f"features of {name} images"))
-    from_first_rank(None)  # the others wait
+    from_first_rank(None)  # the others wait for it
     model.sees_features = True
     return cached(plain["training"], folder), cached(plain["test"], folder)
 
@@ -209,7 +209,7 @@ def evaluate_model(
     top = TopPredictions()
     # Features are in memory: nothing is read.
     num_workers = 0 if isinstance(test_set, FeatureDataset) else recipe.training.num_workers
-    loader = TestLoader(test_set, batch_size=recipe.test_batch_size, num_workers=num_workers)
+    loader = EvaluationLoader(test_set, batch_size=recipe.test_batch_size, num_workers=num_workers)
     for images, targets in tested_batches(loader, len(loader.share), training):
         predictions = model(images.to(device))
         evaluator.add(predictions, targets)

@@ -1,4 +1,4 @@
-"""What a model said about every test image: the five best categories, kept in the run folder.
+"""The predictions for every test image: its five best categories, stored in the run folder.
 
 predictions/test.npz    paths (N,), labels (N,), top (N, 5) categories, scores (N, 5), class_names (C,)
 """

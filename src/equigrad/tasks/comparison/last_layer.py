@@ -49,7 +49,7 @@ class LastLayer:
 
 
 class FrozenFeatures:
-    """The features of training and test images, and what methods make of them.
+    """The features of training and test images, and the last layers that methods train on them.
 
     Args:
         recipes: of the methods and of those that they start from, by name. Data and backbone of the first are used.
@@ -70,7 +70,7 @@ class FrozenFeatures:
         sets = recipe.data.load()
         if len(sets[0].class_names) < 2:
             raise ValueError(f"{sets[0].images.source}: expected two categories or more, got {sets[0].class_names[0]}")
-        torch.manual_seed(0)  # a backbone without weights is the same each time
+        torch.manual_seed(0)  # the same random backbone each time, if it has no weights
         backbone, transform = recipe.backbone.build(), recipe.data.evaluation_transform()
         self.train, self.test = (
             cache_features(

@@ -29,7 +29,7 @@ SETTINGS = "comparison.json"
 FORMAT = 1
 """Version of `comparison.json`; it changes when older readers would misunderstand the file."""
 
-_MAY_CHANGE = ("device", "training.num_workers")  # they decide where and how fast, not what comes out
+_MAY_CHANGE = ("device", "training.num_workers")  # they change the speed, not the results
 
 Measure = Callable[[str, int], bool]
 """Measures a method with a seed and keeps the evaluation in the folder of the row; False if it was stopped."""
@@ -133,7 +133,7 @@ def measure_rows(folder: ComparisonFolder, methods: Sequence[str], num_seeds: in
     missing = [row for row in wanted if not folder.is_finished(*row)]
     if len(missing) < len(wanted):
         print(f"{len(wanted) - len(missing)} of {len(wanted)} rows are there from before")
-        _write_rows(folder, wanted)  # who was killed may have measured one more than the file has
+        _write_rows(folder, wanted)  # a process that was killed may have finished a row that the file lacks
     start = time.monotonic()
     for number, (name, seed) in enumerate(missing, start=1):
         if not measure(name, seed):

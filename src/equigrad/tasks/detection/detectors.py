@@ -28,7 +28,7 @@ class RetinaNet:
     Args:
         prior: probability that each sigmoid starts with.
         group_norm: in the towers, as in torchvision's version 2.
-        torchvision_anchors: where torchvision has them, for its weights.
+        torchvision_anchors: place the anchors as torchvision does, for its weights.
     """
 
     prior: float = 0.01
@@ -36,7 +36,7 @@ class RetinaNet:
     torchvision_anchors: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(retinanet, vars(self), pyramid, method, counts)
 
 
@@ -46,14 +46,14 @@ class Fcos:
 
     Args:
         prior: probability that each sigmoid starts with.
-        torchvision_points: where torchvision has them, and its scores, for its weights.
+        torchvision_points: place the points and compute scores as torchvision does, for its weights.
     """
 
     prior: float = 0.01
     torchvision_points: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(fcos, vars(self), pyramid, method, counts)
 
 
@@ -68,7 +68,7 @@ class Paa:
     prior: float = 0.01
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(paa, vars(self), pyramid, method, counts)
 
 
@@ -83,7 +83,7 @@ class Atss:
     prior: float = 0.01
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(atss, vars(self), pyramid, method, counts)
 
 
@@ -102,7 +102,7 @@ class ImprovedAtss:
     legacy_pixels: bool = False
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(improved_atss, vars(self), pyramid, method, counts)
 
 
@@ -119,7 +119,7 @@ class Yolox:
     first_l1_epoch: int = 285
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(yolox, vars(self), pyramid, method, counts)
 
 
@@ -136,7 +136,7 @@ class YoloxStar:
     scales: tuple[float, ...] = (3.0, 4.0)
 
     def build(self, pyramid: nn.Module, method: DenseMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return _dense_detector(yolox_star, vars(self), pyramid, method, counts)
 
 
@@ -171,7 +171,7 @@ class RCNN:
     version: Version = 1
 
     def build(self, pyramid: nn.Module, method: RoIMethod, counts: CategoryCounts) -> nn.Module:
-        """The model before its first step."""
+        """Build the detector."""
         return faster_rcnn(
             pyramid,
             counts.num_classes,

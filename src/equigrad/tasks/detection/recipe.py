@@ -24,9 +24,9 @@ class DetectionRecipe:
         data: training and test images with annotations.
         preprocessing: sizes and augmentation of what the detector sees.
         backbone: the feature pyramid.
-        detector: what stands on it.
-        method: how categories are learnt and read.
-        training: how long, how fast, in what batches.
+        detector: the detector on the pyramid.
+        method: loss and scores of the categories.
+        training: optimiser, schedule, batches, checkpoints.
         sampler: order of the training images: each once an epoch, those with rare categories repeated, or all
             categories in turn.
         repeat_threshold: of repeated images: share of images below which a category is rare.
@@ -39,8 +39,8 @@ class DetectionRecipe:
         precision: of the arithmetic.
         device: where it runs; "auto" takes a GPU if there is one.
         shown: which objects predictions have, and how many are drawn.
-        table: of the paper, that the recipe is a row of.
-        row: in that table.
+        table: table of the paper that has this recipe as a row.
+        row: name of that row.
     """
 
     data: DetectionSource

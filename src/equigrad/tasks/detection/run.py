@@ -13,7 +13,7 @@ from equigrad.data.detection.transformed_dataset import TransformedDataset
 from equigrad.engine import EngineError, Training, TrainResult, launch
 from equigrad.engine.checkpoint import load_weights
 from equigrad.engine.distributed import join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.run_files import CATEGORIES, PREDICTIONS
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 from equigrad.sampling.presence import CategoryPresence
@@ -33,7 +33,7 @@ from equigrad.tasks.weights import with_weights_of
 def train(
     recipe: DetectionRecipe, folder: Path, *, resume: bool, source: Mapping[str, Any], command: Sequence[str]
 ) -> TrainResult:
-    """Train in the run folder; at the end evaluate, keep what came out and write the page of the run.
+    """Train in the run folder; at the end evaluate, save the results and write the page of the run.
 
     Args:
         recipe: the settings.
@@ -66,9 +66,9 @@ def train(
         command=command,
     ) as training:
         if fabric.is_global_zero:
-            remove_results(folder)  # of a run that goes on
+            remove_results(folder)  # of an earlier evaluation, if the run is resumed
             categories.save(folder)
-        fabric.barrier()  # no rank writes new results before that
+        fabric.barrier()  # before any rank writes new results
         part = sets.minival(recipe.check_images)
         while training.run_to_evaluation():
             check, result = None, None
@@ -91,7 +91,7 @@ def evaluate(recipe: DetectionRecipe, folder: Path, weights: Path | None = None)
 
     Args:
         recipe: the settings.
-        folder: of the run, in which the first rank keeps what comes out.
+        folder: of the run; the first rank writes the results there.
         weights: run folder to take the weights from; None is `folder`.
     """
     device = join_ranks()
@@ -106,7 +106,7 @@ def evaluate(recipe: DetectionRecipe, folder: Path, weights: Path | None = None)
 
 
 def predictor(recipe: DetectionRecipe, folder: Path) -> DetectionPredictor:
-    """From images to what the newest weights of a run see in them; the data set is not needed."""
+    """A predictor with the newest weights of a run; the data set is not needed."""
     categories = categories_of_run(recipe, folder)
     model = trained_model(recipe, categories, folder)
     preprocessing = recipe.preprocessing
@@ -114,14 +114,14 @@ def predictor(recipe: DetectionRecipe, folder: Path) -> DetectionPredictor:
 
 
 def categories_of_run(recipe: DetectionRecipe, folder: Path) -> TrainedCategories:
-    """The categories of a run, from its folder or, if that lost them, from its data."""
+    """The categories of a run, from its folder or, if the file is missing there, from its data."""
     if (folder / CATEGORIES).exists():
         return TrainedCategories.load(folder)
     return TrainedCategories.of(stored_sets(recipe).train.data)
 
 
 def stored_sets(recipe: DetectionRecipe) -> DetectionSets:
-    """The data of a finished run, whose folder may come from anybody: nothing is drawn where its recipe says."""
+    """The data of a finished run. Its recipe is not trusted: no scenes are written to the folder that it names."""
     if isinstance(recipe.data, GlyphObjects) and not recipe.data.is_drawn:
         root = recipe.data.root
         raise EngineError(f"{root}: the scenes of the run are not there; draw them by a training with data.root={root}")
@@ -129,7 +129,7 @@ def stored_sets(recipe: DetectionRecipe) -> DetectionSets:
 
 
 def build_model(recipe: DetectionRecipe, categories: TrainedCategories) -> nn.Module:
-    """The model before its first step."""
+    """Build the model to train."""
     if recipe.second_stage is None:
         return started_model(recipe, lambda backbone: _assemble(recipe, backbone, categories), categories.names)
     if recipe.init is None:
@@ -160,7 +160,7 @@ def build_sampler(recipe: DetectionRecipe, train_set: DetectionDataset) -> Sampl
     seed = recipe.training.seed
     if recipe.sampler == "random":
         return ShuffledSampler(len(train_set), seed=seed)
-    # Copies: the arrays of an index cannot be written to, which torch warns of.
+    # Copies, because torch warns of the read-only arrays of an index.
     images, labels = (torch.tensor(column, dtype=torch.int64) for column in train_set.presence)
     presence = CategoryPresence(images, labels, len(train_set), train_set.data.num_classes)
     if recipe.sampler == "class_balanced":
@@ -185,12 +185,12 @@ def evaluate_model(
         model: in evaluation mode.
         sets: with the test set.
         folder: for predictions.
-        training: that is evaluated; None is one process.
+        training: the training that is evaluated, which can be stopped; None if there is none.
         images: indices of the test images; None is all.
     """
     evaluator = sets.evaluator(folder, ("bbox", "segm") if recipe.with_masks else ("bbox",), images)
     test_set: Any = TransformedDataset(sets.test, recipe.preprocessing.testing())
-    loader = TestLoader(
+    loader = EvaluationLoader(
         test_set if images is None else Subset(test_set, images.tolist()),
         batch_size=recipe.test_batch_size,
         num_workers=recipe.training.num_workers,

@@ -1,4 +1,4 @@
-"""Which images show best how a category changed."""
+"""Which test images best show how a category changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a task hands to the export: a model from tensors to tensors, and how to compare it with the run."""
+"""What a task gives to the export: a model from tensors to tensors, and how to compare it with the run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Deployable:
         run: the model of the run itself, for the same inputs.
         compare: how far outputs are from what the run gives.
         test_images: the test set of the run; ValueError or OSError if it is not there.
-        branches_on_size: whether the model computes with the size of images in Python, which tracing would freeze.
+        branches_on_size: whether Python code computes with the size of images, which tracing turns into a constant.
     """
 
     model: nn.Module

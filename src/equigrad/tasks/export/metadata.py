@@ -17,7 +17,7 @@ def metadata(task: str, names: Sequence[str], model: nn.Module, *, preprocessing
     Args:
         task: of the run.
         names: of the categories, in the order of labels.
-        model: the trained one; how it normalises pixels is told, although it does so by itself.
+        model: the trained one; its pixel normalisation is listed for information, because it is part of the model.
         preprocessing: what the caller does to an image, in pixels.
     """
     pixels = next((part.pixels for part in model.modules() if isinstance(part, Normalization)), None)

@@ -12,11 +12,11 @@ from equigrad.tasks.run_folder import Recipe
 
 
 class Wanted(NamedTuple):
-    """What a row asks for."""
+    """What a row of a table needs."""
 
     recipe: Recipe
     start: Recipe | None  # of the run it starts from
-    is_reading: bool  # nothing is trained: other metrics of that run's weights
+    is_reading: bool  # nothing is trained: the weights of that run are evaluated by other settings
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Train the missing runs of tables, in one process or several that share a folder.
 
-Each process takes the next run that nobody else has and whose first stage is finished, so that a second call, on
-another core or another machine with the same folder, helps the first.
+Each process takes the next run that no other process has and whose first stage is finished. So a second call, on
+another core or another machine with the same folder, shares the work with the first.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def train_missing(
 def _help(
     queue: Any, runs: Sequence[PlannedRun], folder: Path, command: Sequence[str], labels: Mapping[str, str]
 ) -> None:
-    """What further processes do."""
+    """Entry point of further processes."""
     torch.set_num_threads(1)
     queue.put(_work(runs, folder, command, labels))
 
@@ -113,7 +113,7 @@ def _work(runs: Sequence[PlannedRun], folder: Path, command: Sequence[str], labe
 
 
 def _train(run: PlannedRun, folder: Path, command: Sequence[str]) -> bool:
-    """Train or read one run, its words in a log beside it; False if it was stopped."""
+    """Train or re-evaluate one run, with its output in a log file beside it; False if it was stopped."""
     target = folder / run.name
     recipe: Any = run.recipe
     with _quiet(folder / f"{run.name}.log"):
@@ -153,7 +153,7 @@ def _claim(folder: Path, run: PlannedRun) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _quiet(log: Path) -> Iterator[None]:
-    """What a training says goes to a file."""
+    """Redirect the output of a training to a file."""
     with (
         log.open("a", encoding="utf-8") as stream,
         contextlib.redirect_stdout(stream),

@@ -25,19 +25,19 @@ class SegmentationRecipe:
         backbone: the encoder.
         head: from the encoder's maps to logits.
         method: loss and scores.
-        training: how long, how fast, in what batches.
+        training: optimiser, schedule, batches, checkpoints.
         auxiliary: loss of the auxiliary head, of weight 0.4: plain cross-entropy, one like the method's with statistics
             of its own, or no such head.
-        loss_at: where logits and labels meet: at the size of the labels, there but in tiles to save memory, or at that
-            of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
+        loss_at: size at which logits and labels are compared: that of the labels, the same in tiles to save memory, or
+            that of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
         window: side of the sliding windows of inference, which overlap by a third; None is the whole image at once.
         test_batch_size: images that are read together in the test; those of one size are predicted at once.
         keeps_label_maps: write the prediction for every test image as an index PNG into the run folder.
         precision: of the arithmetic.
         device: where it runs; "auto" takes a GPU if there is one.
         init: weights to start from, a file or the folder of a run; None is the backbone's.
-        table: of the paper, that the recipe is a row of.
-        row: in that table.
+        table: table of the paper that has this recipe as a row.
+        row: name of that row.
     """
 
     data: SegmentationSource

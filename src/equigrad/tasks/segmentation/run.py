@@ -17,7 +17,7 @@ from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.engine import Training, TrainResult, launch
 from equigrad.engine.distributed import join_ranks, ranks
-from equigrad.engine.loading import TestLoader
+from equigrad.engine.loading.evaluation_loader import EvaluationLoader
 from equigrad.evaluation.segmentation import SegmentationEvaluator
 from equigrad.files import write_atomically
 from equigrad.models.segmentation.segmenter import Inference, Resolution, Segmenter, build_segmenter
@@ -46,7 +46,7 @@ _RESOLUTIONS: dict[LossResolution, Resolution] = {
 def train(
     recipe: SegmentationRecipe, folder: Path, *, resume: bool, source: Mapping[str, Any], command: Sequence[str]
 ) -> TrainResult:
-    """Train in the run folder; at the end evaluate, keep what came out and write the page of the run.
+    """Train in the run folder; at the end evaluate, save the results and write the page of the run.
 
     Args:
         recipe: the settings.
@@ -78,8 +78,8 @@ def train(
         command=command,
     ) as training:
         if fabric.is_global_zero:
-            remove_results(folder)  # of a run that goes on
-        fabric.barrier()  # no rank writes new results before that
+            remove_results(folder)  # of an earlier evaluation, if the run is resumed
+        fabric.barrier()  # before any rank writes new results
         while training.run_to_evaluation():
             with training.evaluation_model() as evaluated:
                 result = evaluate_model(recipe, evaluated, counts, test_set, folder, training)
@@ -97,7 +97,7 @@ def evaluate(recipe: SegmentationRecipe, folder: Path, weights: Path | None = No
 
     Args:
         recipe: the settings.
-        folder: of the run, in which the first rank keeps what comes out.
+        folder: of the run; the first rank writes the results there.
         weights: run folder to take the weights from; None is `folder`.
     """
     device = join_ranks()
@@ -111,7 +111,7 @@ def evaluate(recipe: SegmentationRecipe, folder: Path, weights: Path | None = No
 
 
 def predictor(recipe: SegmentationRecipe, folder: Path) -> SegmentationPredictor:
-    """From images to what the newest weights of a run say about them; the data set is not needed."""
+    """A predictor with the newest weights of a run; the data set is not needed."""
     names, counts = categories_of_run(recipe, folder)
     groups = SegmentationEvaluator(names, counts, group_by=recipe.data.group_by).groups
     model = trained_model(recipe, counts, folder)
@@ -127,7 +127,7 @@ def categories_of_run(recipe: SegmentationRecipe, folder: Path) -> tuple[Sequenc
 
 
 def build_model(recipe: SegmentationRecipe, pixel_counts: Counts, class_names: Sequence[str] = ()) -> Segmenter:
-    """The model before its first step; names of the categories say which of them a run in `init` has."""
+    """Build the model to train; weights of a run in `init` are matched by the names of the categories."""
     return started_model(recipe, lambda backbone: _assemble(recipe, backbone.build(), pixel_counts), class_names)
 
 
@@ -139,7 +139,7 @@ def trained_model(recipe: SegmentationRecipe, pixel_counts: Counts, folder: Path
 
 def build_sampler(recipe: SegmentationRecipe, train_set: SegmentationDataset) -> ShuffledSampler:
     """Order of the training images."""
-    # What does not fill a batch is left out: heads that average an image need at least two to normalise.
+    # An incomplete batch is left out: batch norm over image averages needs at least two images.
     return ShuffledSampler(len(train_set), seed=recipe.training.seed, drop_last=True)
 
 
@@ -155,7 +155,7 @@ def evaluate_model(
     """Predict the whole test set, shared among the ranks so that each image counts once; every rank must call."""
     evaluator = SegmentationEvaluator(test_set.class_names, pixel_counts, group_by=recipe.data.group_by)
     device = next(model.parameters()).device
-    loader = TestLoader(
+    loader = EvaluationLoader(
         test_set, batch_size=recipe.test_batch_size, num_workers=recipe.training.num_workers, collate=_unstacked
     )
     names = iter([test_set.data.names[index] for index in loader.share])
@@ -201,7 +201,7 @@ def _inference(recipe: SegmentationRecipe) -> Inference:
 
 
 def _unstacked(samples: Sequence[tuple[Tensor, Any]]) -> tuple[list[Tensor], list[Any]]:
-    """Test images have sizes of their own."""
+    """A batch of test images as a list, because their sizes differ."""
     return [image for image, _ in samples], [targets for _, targets in samples]
 
 

@@ -1,1 +1,1 @@
-"""Recipes tried out before they cost days: two steps of each on generated data, by the code that trains."""
+"""Smoke tests of recipes: two training steps of each on generated data, with the code of real runs."""

@@ -82,7 +82,7 @@ def write_folders(root: Path, counts: list[int]) -> None:
 
 
 def write_many_labels(root: Path) -> None:
-    """Images with two, one and none of two categories, and the file that says so."""
+    """Three images, with two, one and none of two categories, and their label file."""
     rows = [
         f"{_written(root, f'{number}.jpg', image)},{categories}\n"
         for number, (image, categories) in enumerate(zip(_images(4), ("a;b", "a", "a", ""), strict=True))

@@ -52,7 +52,7 @@ class Workspace:
         """Length, batch, learning rate and its course in the real training."""
         num_samples: dict[type[Any], Callable[[Any], int | None]] = {
             ClassificationRecipe: self._classification_samples,
-            DetectionRecipe: lambda _: None,  # the real annotations alone tell how many images a sampler repeats
+            DetectionRecipe: lambda _: None,  # how many images a sampler repeats depends on the real annotations
             SegmentationRecipe: self._segmentation_samples,
         }
         return describe_schedule(recipe.training, num_samples[type(recipe)](recipe))
@@ -144,11 +144,11 @@ def _train(recipe: Recipe, folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         result = task_of(recipe).train(recipe, folder, resume=False, source={}, command=command)
     if result.interrupted:
-        raise KeyboardInterrupt  # the training answers Ctrl-C by a checkpoint; here it ends all tries
+        raise KeyboardInterrupt  # the training itself only stops; here Ctrl-C ends all recipes
 
 
 def _shortened_training(training: TrainSettings, batch_size: int) -> TrainSettings:
-    # The learning rate of hundreds of images would break a model in two steps of four.
+    # A learning rate for hundreds of images would make two steps of four images diverge.
     lr = training.optimizer.lr * batch_size / training.batch_size
     return replace(
         training,

@@ -1,4 +1,4 @@
-"""Reading COCO and LVIS files by way of an index, which makes every start but the first fast."""
+"""Reading COCO and LVIS files through an index, which makes every start after the first fast."""
 
 import os
 from functools import partial
@@ -19,6 +19,6 @@ def indexed_coco(file: str | os.PathLike[str], *, min_bytes: int = MIN_BYTES) ->
     """
     file = Path(file)
     if not file.is_file():
-        return read_coco(file)  # which says so
+        return read_coco(file)  # raises the error
     read, unpack = partial(read_coco, file), partial(from_columns, source=file)
     return indexed([file], "coco", read=read, pack=to_columns, unpack=unpack, min_bytes=min_bytes)

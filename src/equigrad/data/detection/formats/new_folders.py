@@ -1,4 +1,4 @@
-"""What the writers of VOC and YOLO folders share: a folder that appears at once, its images, what it could not hold."""
+"""What the writers of VOC and YOLO folders share: an atomic folder, its images, and a report of what was left out."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Reading OpenImages by way of an index, which also holds the sizes of its images: they are measured once."""
+"""Reading OpenImages through an index, which also holds the sizes of its images, so that they are measured once."""
 
 import os
 from functools import partial
@@ -37,7 +37,6 @@ def indexed_openimages(
     *,
     images: str | os.PathLike[str] | None = None,
     sizes: str | os.PathLike[str] | None = None,
-    verified: bool | None = None,
     min_bytes: int = MIN_BYTES,
 ) -> OpenImagesData:
     """What `read_openimages` gives; the arrays of large files are mapped from their index and cannot be written to.
@@ -47,17 +46,16 @@ def indexed_openimages(
         split: "train" or "validation".
         images: if they are exchanged for others of other sizes, some of which are compared, the index is made anew.
         sizes: CSV file.
-        verified: whether to read image-level labels.
         min_bytes: size of the CSV files from which an index is kept.
     """
     root = Path(root)
-    read = partial(read_openimages, root, split, images=images, sizes=sizes, verified=verified)
+    read = partial(read_openimages, root, split, images=images, sizes=sizes)
     names = [BOXES_FILE.format(split=split), CLASSES_FILE]
-    if verified if verified is not None else split == "validation":
+    if split == "validation":  # `read_openimages` then reads the verified labels
         names.append(LABELS_FILE.format(split=split))
     files = [root / name for name in names] + ([] if sizes is None else [Path(sizes)])
     if not all(file.is_file() for file in files) or (images is None and sizes is None):
-        return read()  # which says what is missing
+        return read()  # raises an error that names what is missing
     measured = images if sizes is None else None
     return indexed(
         files,

@@ -33,7 +33,7 @@ def write_yolo(
     """Write a new YOLO folder, complete or not at all.
 
     An object with a mask becomes a polygon, several parts joined by lines of no width. Boxes are cut off at the edges
-    of their image. Crowds and objects without area are left out, because the format has no word for them.
+    of their image. Crowds and objects without area are left out, because the format cannot express them.
 
     Args:
         data: what to write.

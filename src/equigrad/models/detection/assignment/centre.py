@@ -1,4 +1,4 @@
-"""Centre sampling of FCOS: the points near the centre of an object answer for it, on the level that fits its size."""
+"""Centre sampling of FCOS: an object is assigned to the points near its centre, on the level that fits its size."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ SIZE_RANGES = ((0.0, 64.0), (64.0, 128.0), (128.0, 256.0), (256.0, 512.0), (512.
 
 
 class CentreAssigner:
-    """A point answers for the smallest object that it may regress (FCOS, with centre sampling).
+    """A point is assigned to the smallest object that it may regress (FCOS, with centre sampling).
 
     It may if it lies inside the object, inside the square of `radius` strides around the object's centre, and if the
     largest distance to a side of the object is in the range of its level. Everything else is background.

@@ -1,8 +1,8 @@
-"""Assignment: which anchor answers for which object of an image. Nothing here has a gradient.
+"""Assignment: which anchor is trained on which object of an image. Nothing here has a gradient.
 
-Static assigners are called alike, `assigner(anchors_per_level, boxes, labels) -> Assignment`, for one image: anchors
-(n_l, 4) of each level, objects (G, 4) with labels (G,), G may be 0. The order of objects matters only to exact ties,
-which go to the lowest index, whatever the device.
+Static assigners have the signature `assigner(anchors_per_level, boxes, labels) -> Assignment` for one image: anchors
+(n_l, 4) of each level, objects (G, 4) with labels (G,), G may be 0. The order of objects matters only for exact ties,
+which go to the lowest index on every device.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Assignment(NamedTuple):
 
     @property
     def positives(self) -> Tensor:
-        """Indices (N,) of the anchors that answer for an object, in order."""
+        """Indices (N,) of the anchors that are assigned to an object, in order."""
         return self.labels.ge(0).nonzero()[:, 0]
 
 
@@ -36,7 +36,7 @@ def assign(matched: Tensor, labels: Tensor) -> Assignment:
     """Assignment of anchors matched (P,) with objects of labels (G,); those with -1 are background."""
     if not len(labels):
         return Assignment(torch.full_like(matched, BACKGROUND), matched)
-    # Looked up for all anchors: choosing those with an object would make the host wait for the device.
+    # Computed for all anchors: selecting those with an object would make the host wait for the device.
     looked_up = labels.to(matched.dtype)[matched.clamp(min=0)]
     return Assignment(looked_up.masked_fill_(matched < 0, BACKGROUND), matched)
 
@@ -56,7 +56,7 @@ def in_blocks(values: Tensor, num_objects: int) -> list[Tensor]:
 
 
 def settle_claims(anchors: Tensor, objects: Tensor, scores: Tensor, num_anchors: int) -> Tensor:
-    """Matched object (P,), -1 where nobody claims: each anchor goes to the claim with the highest score.
+    """Matched object (P,), -1 for an unclaimed anchor: each anchor goes to the claim with the highest score.
 
     Args:
         anchors: (K,) claimed anchor of each claim.
@@ -88,7 +88,7 @@ def lowest_columns(values: Tensor, counts: Tensor, largest_count: int) -> tuple[
 
 
 class MaxIoUAssigner:
-    """An anchor answers for the object it overlaps most, if it overlaps it enough (RetinaNet; candidates of PAA).
+    """An anchor is assigned to the object it overlaps most, if it overlaps it enough (RetinaNet; candidates of PAA).
 
     Args:
         positive: least IoU of a positive.
@@ -140,8 +140,8 @@ class MaxIoUAssigner:
         return best, matched, highest
 
     def _reach(self, anchors: Tensor, boxes: Tensor, highest: Tensor) -> Tensor:
-        """Whether an anchor has the highest IoU (G,) of some object, (P,). IoU are formed anew rather than kept."""
-        goal = highest.masked_fill(highest == 0, torch.inf)  # no anchor touches the object: nobody is its best
+        """Whether an anchor has the highest IoU (G,) of some object, (P,). IoU are computed again to save memory."""
+        goal = highest.masked_fill(highest == 0, torch.inf)  # an object that no anchor touches has no best anchor
         reached = torch.empty_like(anchors[:, 0], dtype=torch.bool)
         blocks = (in_blocks(values, len(boxes)) for values in (anchors, reached))
         for block, block_reached in zip(*blocks, strict=True):

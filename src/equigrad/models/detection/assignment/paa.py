@@ -84,8 +84,8 @@ def _sort_within(groups: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 def count_good(values: Tensor) -> Tensor:
     """How many of the values (R, K) of each row, ascending and filled up with NaN, are good.
 
-    Those up to the one that is likeliest under the mixture among those of the lower component. If that has none left,
-    all: an object keeps its recall (authors' code).
+    Among the values of the lower component, find the one that is most likely under the mixture: all values up to it are
+    good. If the lower component has no values, all are good, so that the object keeps its recall (authors' code).
     """
     present = ~values.isnan()
     joint = fit_mixture(values).log_joint(values)
@@ -111,8 +111,8 @@ class Mixture(NamedTuple):
 def fit_mixture(values: Tensor) -> Mixture:
     """Expectation maximisation on the values (R, K) of every row, missing ones NaN, all rows at once.
 
-    Starts at the lowest and the highest value with variance 1 and equal weights, as published. A row rests once its
-    likelihood does.
+    Starts at the lowest and the highest value with variance 1 and equal weights, as published. A row stays as it is
+    once its likelihood has converged.
     """
     present = ~values.isnan()
     filled = values.nan_to_num(0.0)

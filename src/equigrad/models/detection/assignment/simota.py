@@ -1,4 +1,4 @@
-"""SimOTA of YOLOX: points go to objects by their current cost; how many an object gets depends on its predictions."""
+"""SimOTA of YOLOX: points are assigned to objects by their current cost; how many depends on the predictions."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The dense detector: pyramid, head, anchors, assigner, box coder and losses, all handed in.
+"""The dense detector, made of a pyramid, a head, anchors, an assigner, a box coder and losses that are passed in.
 
     loss, scores = equigrad.EqualizedFocalLoss(1203), equigrad.SigmoidScores()
     model = improved_atss(resnet50_fpn(TORCHVISION), 1203, loss, scores)       # one of the builders
@@ -9,8 +9,8 @@ All builders take the pyramid, the number of categories C, the classification lo
 logits an anchor has, `with_quality`, whether the loss takes the IoU of the positives as `QualityFocalLoss` does, and
 `prior`, the probability each category starts with.
 
-Anchors in the padding of a batch are background like any others, as in the published detectors: the maps there are
-as good a negative as sky, and what is background must not depend on the other images of the batch.
+Anchors in the padding of a batch are background like any others, as in the published detectors: whether an anchor is
+background must not depend on the other images of the batch.
 Paths of parts, for `frozen` and for rules of the optimiser, are `pyramid`, `head` and `classification_loss`.
 """
 
@@ -43,10 +43,9 @@ from equigrad.models.detection.one_stage.predictions import (
     join_quality,
     split,
 )
+from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.scores import Scores
 from equigrad.statistics import one_batch
-
-Target = Mapping[str, Any]
 
 StaticAssigner = Callable[[Sequence[Tensor], Tensor, Tensor], Assignment]
 """From anchors of each level, boxes (G, 4) and labels (G,) of the objects of an image."""
@@ -62,7 +61,7 @@ class DenseDetector(nn.Module):
         pyramid: from images (B, 3, H, W) to maps (B, D, H_l, W_l); it normalises the images itself.
         head: from these maps to a `LevelOutput` of each level.
         grid: anchors of each level.
-        assigner: which anchors answer for which objects.
+        assigner: decides which anchors are trained on which objects.
         coder: between boxes and the values of the head.
         classification_loss: called once a level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
             as one batch for its statistics.
@@ -132,16 +131,11 @@ class DenseDetector(nn.Module):
             targets: of each image `boxes` (G, 4) and `labels` (G,) for training; in evaluation `image_size`, height
                 and width without padding, at which boxes are cut.
         """
-        if self.training and targets is None:
-            raise ValueError("training needs targets; call eval() for predictions")
-        if targets is not None and len(targets) != len(images):
-            raise ValueError(f"expected targets of {len(images)} images, got {len(targets)}")
+        check_targets(images, targets, training=self.training)
         outputs = self.outputs(images)
         if self.training and targets is not None:
             return self.losses(outputs, targets)
-        whole = (images.shape[2], images.shape[3])
-        sizes = [whole if targets is None else _image_size(targets[image], whole) for image in range(len(images))]
-        return self.detections(outputs, sizes)
+        return self.detections(outputs, image_sizes(images, targets))
 
     def detections(
         self, outputs: Sequence[LevelOutput], image_sizes: Sequence[tuple[int, int]]
@@ -154,7 +148,7 @@ class DenseDetector(nn.Module):
         anchors = self.anchors(outputs)
         assignments = self.assignments(outputs, anchors, targets)
         labels = torch.stack([assignment.labels for assignment in assignments])  # (B, P)
-        # Asked for once: the host waits until the device has counted them.
+        # Only once, because the host waits here until the device has counted them.
         rows = (labels >= 0).flatten().nonzero()[:, 0]  # of the positives, among B * P
         positives = self._positives(outputs, anchors, assignments, targets, rows)
         quality = None if self.quality is None else self.quality.target(positives).detach()
@@ -216,7 +210,7 @@ class DenseDetector(nn.Module):
     def _classification_targets(
         self, outputs: Sequence[LevelOutput], labels: Tensor, positives: Positives, rows: Tensor
     ) -> list[tuple[Tensor, ...]]:
-        """What the classification loss takes besides the logits of a level: labels, and quality where it wants it."""
+        """What the classification loss takes besides the logits of a level: labels and, if needed, quality."""
         num_anchors = self.grid.num_anchors
         if not self.classifies_background:
             labels = labels.masked_fill(labels == BACKGROUND, IGNORE)
@@ -240,11 +234,3 @@ class DenseDetector(nn.Module):
             background = (labels == BACKGROUND).flatten().nonzero()[:, 0]
             loss = loss + F.softplus(logits.flatten().index_select(0, background).to(quality.dtype)).sum()
         return branch.weight * loss
-
-
-def _image_size(target: Target, default: tuple[int, int]) -> tuple[int, int]:
-    """Height and width of an image without padding."""
-    if "image_size" not in target:
-        return default
-    height, width = (int(side) for side in target["image_size"])
-    return height, width

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from equigrad.models.scores import bias_for_prior
 
-NUM_GROUPS = 32  # of the normalisation; fewer where the channels of a small pyramid ask for it
+NUM_CONVS = 4  # of a tower
+NUM_GROUPS = 32  # of the normalisation; fewer where 32 does not divide the channels of a small pyramid
 
 
 class LevelOutput(NamedTuple):
@@ -26,15 +27,14 @@ class LevelOutput(NamedTuple):
 
 
 class DenseHead(nn.Module):
-    """Two towers of convolutions shared by all levels, one for categories, one for boxes and their quality.
+    """Two towers of four convolutions shared by all levels, one for categories, one for boxes and their quality.
 
     Args:
         num_channels: of the pyramid's maps.
         num_logits: K, of an anchor.
         num_anchors: A, at each location.
         num_levels: of the pyramid.
-        num_convs: of each tower.
-        group_norm: whether a group normalisation (32 groups) follows each of them.
+        group_norm: whether a group normalisation (32 groups) follows each convolution of a tower.
         with_quality: whether the box tower also predicts the quality.
         with_scales: whether each level has a learned factor of its box values (FCOS, ATSS, PAA).
         with_distances: whether box values are distances, hence not negative.
@@ -48,7 +48,6 @@ class DenseHead(nn.Module):
         num_anchors: int = 1,
         *,
         num_levels: int = 5,
-        num_convs: int = 4,
         group_norm: bool = True,
         with_quality: bool = False,
         with_scales: bool = False,
@@ -58,15 +57,15 @@ class DenseHead(nn.Module):
         super().__init__()
         self.num_anchors = num_anchors
         self.with_distances = with_distances
-        self.class_tower = _tower(num_channels, num_convs, group_norm)
-        self.box_tower = _tower(num_channels, num_convs, group_norm)
+        self.class_tower = _tower(num_channels, group_norm)
+        self.box_tower = _tower(num_channels, group_norm)
         self.logits = nn.Conv2d(num_channels, num_anchors * num_logits, 3, padding=1)
         self.boxes = nn.Conv2d(num_channels, num_anchors * 4, 3, padding=1)
         self.quality = nn.Conv2d(num_channels, num_anchors, 3, padding=1) if with_quality else None
         self.scales = nn.Parameter(torch.ones(num_levels)) if with_scales else None
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                # Published: 0.01, for 256 channels. Fewer would let the signal die out in towers without normalisation.
+                # Published: 0.01, for 256 channels. With fewer channels, signals would vanish in towers without norms.
                 nn.init.normal_(module.weight, std=0.01 * math.sqrt(256 / num_channels))
                 nn.init.zeros_(module.bias)  # type: ignore[arg-type]
         set_prior(self.logits, prior)
@@ -92,9 +91,9 @@ def set_prior(layer: nn.Conv2d, prior: float) -> None:
     nn.init.constant_(layer.bias, bias_for_prior(prior))
 
 
-def _tower(num_channels: int, num_convs: int, group_norm: bool) -> nn.Sequential:
+def _tower(num_channels: int, group_norm: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for _ in range(num_convs):
+    for _ in range(NUM_CONVS):
         # With a bias also before a normalisation, as in the published heads and in torchvision's.
         layers.append(nn.Conv2d(num_channels, num_channels, 3, padding=1))
         if group_norm:

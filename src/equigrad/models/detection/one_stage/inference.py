@@ -113,7 +113,7 @@ def best_pairs(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     own_best = scores.amax(1).flatten()  # (A * M,)
     count = min(count, own_best.numel())
     best = own_best.topk(count)
-    anchors = best.indices.sort().values  # neighbours stay neighbours in memory
+    anchors = best.indices.sort().values  # ascending, for locality in memory
     rows = scores[anchors // num_locations, :, anchors % num_locations]  # (count, C)
     pairs = (rows >= best.values[-1]).nonzero()
     values = rows[pairs[:, 0], pairs[:, 1]]

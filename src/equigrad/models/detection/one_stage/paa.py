@@ -1,4 +1,4 @@
-"""PAA (Kim and Lee 2020): anchors are chosen by what they would cost, with a mixture of two normal distributions."""
+"""PAA (Kim and Lee 2020): anchors are chosen by their loss, with a mixture of two normal distributions."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ from equigrad.models.detection.one_stage.predictions import ImagePredictions
 from equigrad.models.detection.pyramids.shape import pyramid_shape
 from equigrad.models.scores import Scores
 
-BOX_WEIGHT = 1.3
+BOX_WEIGHT = 1.3  # of the GIoU loss, in the loss and in the cost of an anchor
+COST_FOCUS, COST_POSITIVE_BALANCE = 2.0, 0.25  # gamma and alpha_t of the focal loss in the cost; all as published
 
 
 class CostAssigner:
@@ -25,29 +26,27 @@ class CostAssigner:
     the choice of anchors depend on the gradient ratio of the category, and a quality focal loss needs the box first.
 
     Args:
-        assigner: what chooses by cost.
-        box_weight: of the GIoU loss.
+        assigner: chooses by cost.
     """
 
-    def __init__(self, assigner: PAAAssigner, box_weight: float = BOX_WEIGHT) -> None:
+    def __init__(self, assigner: PAAAssigner) -> None:
         self.assigner = assigner
-        self.box_weight = box_weight
 
     def __call__(self, predictions: ImagePredictions, boxes: Tensor, labels: Tensor) -> Assignment:
         """Assignment of the anchors of an image to its objects, boxes (G, 4) with labels (G,)."""
         candidates = self.assigner.candidates(predictions.anchors, boxes, labels)
         anchors = candidates.positives
         overlap_loss = generalized_iou_loss(predictions.boxes[anchors], boxes[candidates.matched[anchors]])
-        costs = focal_costs(predictions.logits_at(anchors), candidates.labels[anchors]) + self.box_weight * overlap_loss
+        costs = focal_costs(predictions.logits_at(anchors), candidates.labels[anchors]) + BOX_WEIGHT * overlap_loss
         return self.assigner(candidates, costs, [len(level) for level in predictions.anchors], labels)
 
 
-def focal_costs(logits: Tensor, labels: Tensor, focus: float = 2.0, positive_balance: float = 0.25) -> Tensor:
+def focal_costs(logits: Tensor, labels: Tensor) -> Tensor:
     """Focal loss (n,) of logits (n, K), summed over categories, of anchors that all have a category (n,)."""
     logits = logits.float()
-    negative = (1 - positive_balance) * logits.sigmoid() ** focus * F.softplus(logits)
+    negative = (1 - COST_POSITIVE_BALANCE) * logits.sigmoid() ** COST_FOCUS * F.softplus(logits)
     own = logits.gather(1, labels[:, None])
-    own_loss = positive_balance * (-own).sigmoid() ** focus * F.softplus(-own)
+    own_loss = COST_POSITIVE_BALANCE * (-own).sigmoid() ** COST_FOCUS * F.softplus(-own)
     return (negative.sum(1, keepdim=True) - negative.gather(1, labels[:, None]) + own_loss).squeeze(1)
 
 

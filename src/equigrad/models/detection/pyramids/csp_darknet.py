@@ -20,17 +20,16 @@ class CSPDarknetPAFPN(nn.Module):
     Args:
         depth: factor on the number of blocks; 1 is YOLOX-L.
         width: factor on the number of channels, of the levels 256.
-        pixels: of the normalisation.
     """
 
     strides = (8, 16, 32)
 
-    def __init__(self, *, depth: float, width: float, pixels: PixelStatistics = BYTES) -> None:
+    def __init__(self, *, depth: float, width: float) -> None:
         super().__init__()
         num_blocks = max(round(3 * depth), 1)
         c1, c2, c3, c4, c5 = (int(64 * width) * 2**stage for stage in range(5))
         self.num_channels = c3
-        self.normalization = Normalization(pixels)
+        self.normalization = Normalization(BYTES)
         self.stem = ConvBlock(4 * 3, c1, 3)
         self.stages = nn.ModuleList(
             [
@@ -75,7 +74,7 @@ class ConvBlock(nn.Module):
 
 
 class CrossStage(nn.Module):
-    """Half of the channels goes through the blocks, half passes by (Wang et al.: CSPNet. CVPRW 2020)."""
+    """Half of the channels goes through the blocks, the other half around them (Wang et al.: CSPNet. CVPRW 2020)."""
 
     def __init__(self, in_channels: int, out_channels: int, num_blocks: int, *, shortcut: bool = True) -> None:
         super().__init__()
@@ -143,11 +142,11 @@ def _doubled(maps: Tensor) -> Tensor:
     return F.interpolate(maps, scale_factor=2, mode="nearest")
 
 
-def csp_darknet_s(*, pixels: PixelStatistics = BYTES) -> CSPDarknetPAFPN:
+def csp_darknet_s() -> CSPDarknetPAFPN:
     """Backbone and pyramid of YOLOX-S: 128 channels a level."""
-    return CSPDarknetPAFPN(depth=0.33, width=0.5, pixels=pixels)
+    return CSPDarknetPAFPN(depth=0.33, width=0.5)
 
 
-def csp_darknet_m(*, pixels: PixelStatistics = BYTES) -> CSPDarknetPAFPN:
+def csp_darknet_m() -> CSPDarknetPAFPN:
     """Backbone and pyramid of YOLOX-M: 192 channels a level."""
-    return CSPDarknetPAFPN(depth=0.67, width=0.75, pixels=pixels)
+    return CSPDarknetPAFPN(depth=0.67, width=0.75)

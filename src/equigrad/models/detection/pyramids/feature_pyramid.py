@@ -1,4 +1,4 @@
-"""The feature pyramid: maps of several strides, all with the same number of channels and each with what is above it.
+"""The feature pyramid: maps of several strides with the same number of channels, each joined with the coarser ones.
 
 Lin, Dollár, Girshick, He, Hariharan, Belongie: Feature Pyramid Networks for Object Detection. CVPR 2017.
 """
@@ -64,7 +64,7 @@ class FeaturePyramid(FeaturePyramidNetwork):  # type: ignore[misc]
         """Levels (B, num_channels, H_l, W_l) of maps (B, in_channels, H_l, W_l)."""
         laterals = [block(each) for block, each in zip(self.inner_blocks, maps, strict=True)]
         for index in reversed(range(len(laterals) - 1)):
-            # To the size and not by a factor: the coarser map is rounded up.
+            # By size and not by a factor, because the size of the coarser map is rounded up.
             above = F.interpolate(laterals[index + 1], size=laterals[index].shape[-2:], mode="nearest")
             laterals[index] = laterals[index] + above
         levels = [block(lateral) for block, lateral in zip(self.layer_blocks, laterals, strict=True)]

@@ -62,7 +62,7 @@ class LiteFPN(nn.Module):
         return levels
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, of what is trained."""
+        """Set training mode; parts that are not trained stay in evaluation mode."""
         super().train(mode)
         kept = [self.stem, self.blocks] if self.frozen_statistics else self._frozen_parts()
         for part in kept:

@@ -26,7 +26,7 @@ _STAGES = ("layer1", "layer2", "layer3", "layer4")
 class ResNetFPN(nn.Module):
     """Images to levels of 256 channels: P3-P7, or P2-P6 with `extra="pool"`. A level's size is rounded up.
 
-    Without weights the frozen norms do nothing and the frozen stem is random: good for tests alone.
+    Without weights the frozen norms do nothing and the frozen stem is random, which is of use in tests only.
 
     Args:
         depths: blocks of the four stages.
@@ -35,7 +35,7 @@ class ResNetFPN(nn.Module):
         num_frozen: how many of the stem and the four stages are not trained.
         norm_eps: of the norms; 0.0 for torchvision's weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
         fpn_batch_norm: a batch norm after each convolution of the pyramid, as in torchvision's R-CNNs of version 2.
-        pixels: of the normalisation.
+        pixels: mean and standard deviation that images are normalised with.
     """
 
     num_channels = 256
@@ -74,7 +74,7 @@ class ResNetFPN(nn.Module):
         return levels
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, of what is trained."""
+        """Set training mode; parts that are not trained stay in evaluation mode."""
         super().train(mode)
         for part in self._frozen_parts():
             part.eval()
@@ -161,5 +161,5 @@ def _with_weights(pyramid: ResNetFPN, weights: Weights, published: Any) -> ResNe
 
 
 def present_name(name: str) -> str:
-    """The name in torchvision's present pyramid of a weight of one of 2019."""
+    """The name that torchvision's pyramid has today for a weight, from the name of 2019 or of today."""
     return re.sub(r"(fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2", name)

@@ -1,11 +1,11 @@
-"""A small convolutional pyramid, trained from scratch: seconds an epoch on a CPU, for scenes of 128-256 px.
+"""A small convolutional pyramid for scenes of 128-256 px, trained from scratch in seconds per epoch on a CPU.
 
 Paths below the name the detector gives the pyramid: `stem`, `stages.0` …, `fpn`.
 """
 
 from torch import Tensor, nn
 
-from equigrad.models.backbones.normalization import HALF, Normalization, PixelStatistics
+from equigrad.models.backbones.normalization import HALF, Normalization
 from equigrad.models.detection.pyramids.feature_pyramid import FeaturePyramid
 
 
@@ -18,7 +18,6 @@ class SmallFPN(nn.Module):
         width: channels at stride 2; they double with the stride.
         num_channels: of every level.
         strides: powers of 2 from 4 on, each twice the one before.
-        pixels: of the normalisation.
     """
 
     def __init__(
@@ -27,7 +26,6 @@ class SmallFPN(nn.Module):
         *,
         num_channels: int = 64,
         strides: tuple[int, ...] = (8, 16, 32),
-        pixels: PixelStatistics = HALF,
     ) -> None:
         super().__init__()
         if width < 1 or num_channels < 1:
@@ -36,7 +34,7 @@ class SmallFPN(nn.Module):
         if strides != powers or not strides or strides[0] < 4 or strides[0].bit_count() != 1:
             raise ValueError(f"strides must be powers of 2 from 4 on, each twice the one before, got {strides}")
         self.num_channels, self.strides = num_channels, strides
-        self.normalization = Normalization(pixels)
+        self.normalization = Normalization(HALF)
         self.stem = _conv(3, width, stride=2)
         num_stages = strides[-1].bit_length() - 2
         widths = [width * 2**stage for stage in range(num_stages + 1)]

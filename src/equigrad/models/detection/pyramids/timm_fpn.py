@@ -46,7 +46,7 @@ class TimmFPN(nn.Module):
         self.train()
 
     def keep_statistics(self) -> None:
-        """Keep them from now on: for weights that were loaded later."""
+        """Freeze the batch statistics from now on, after weights were loaded into a pyramid that had none."""
         self.keeps_statistics = True
         self.train(self.training)
 
@@ -57,7 +57,7 @@ class TimmFPN(nn.Module):
         return levels
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, of what is trained."""
+        """Set training mode; parts that are not trained stay in evaluation mode."""
         super().train(mode)
         if self.keeps_statistics:
             for module in self.body.modules():

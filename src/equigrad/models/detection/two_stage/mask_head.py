@@ -1,6 +1,6 @@
-"""Masks of RoIs: the branch that predicts them, what it is trained for, and how they get back into the image.
+"""Masks of RoIs: the branch that predicts them, its training targets, and pasting masks into the image.
 
-A RoI needs the mask of one category only, so of the 1203 masks of a head only that one is computed.
+A RoI needs the mask of one category only, so only that one of the 1203 masks of a head is computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,8 @@ from equigrad.models.detection.two_stage.roi_sampling import RoISample
 
 PIXELS_AT_ONCE = 2**23
 """Mask pixels that are converted to floats at a time; an image of LVIS has hundreds of objects."""
+
+POOL_SIZE = 14  # of the features of a RoI; its mask is twice as large
 
 ImageSizes = list[tuple[int, int]]
 """(Height, width) of each image."""
@@ -78,9 +80,8 @@ class MaskBranch(nn.Module):
         num_masks: C, or 1 if all categories share a mask.
         level_names: of the levels RoIs are pooled from.
         num_channels: of the branch.
-        pool_size: of pooled features; masks are twice as large.
         sampling_ratio: points a bin is averaged over, on each of its sides.
-        aligned: see `roi_pool`; for the masks to learn, too.
+        aligned: see `roi_pool`; also for the training targets.
         batch_norm: after each of the four convolutions.
     """
 
@@ -91,14 +92,13 @@ class MaskBranch(nn.Module):
         level_names: Sequence[str],
         *,
         num_channels: int = 256,
-        pool_size: int = 14,
         sampling_ratio: int = 2,
         aligned: bool = False,
         batch_norm: bool = False,
     ) -> None:
         super().__init__()
         self.aligned = aligned
-        self.roi_pool = roi_pool(level_names, pool_size, sampling_ratio, aligned=aligned)
+        self.roi_pool = roi_pool(level_names, POOL_SIZE, sampling_ratio, aligned=aligned)
         norm_layer = nn.BatchNorm2d if batch_norm else None
         self.head = MaskRCNNHeads(in_channels, (num_channels,) * 4, dilation=1, norm_layer=norm_layer)
         self.predictor = MaskPredictor(num_channels, num_channels, num_masks)
@@ -151,7 +151,7 @@ def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int, *, alig
         aligned: see `roi_pool`.
     """
     targets = rois.new_zeros((len(rois), size, size))
-    # Objects that no RoI asks for stay as they are stored.
+    # Masks of objects without a RoI are not made dense.
     objects, positions, counts = torch.unique(matched, return_inverse=True, return_counts=True)
     wanted = torch.stack([objects, counts]).T.tolist()
     by_object = positions.argsort(stable=True)
@@ -175,22 +175,21 @@ def _blocks(masks: Masks, objects: Sequence[int]) -> Iterator[tuple[int, Tensor]
 
 
 @torch.no_grad()
-def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int], threshold: float = 0.5) -> Tensor:
-    """Masks (K, H, W) of uint8, 0 or 1, of an image of `size` (height, width).
+def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Masks (K, H, W) of uint8, of an image of `size` (height, width): 1 where the probability is at least 0.5.
 
-    Bilinear, and 0 outside; besides the result no more than the window of one box is held.
+    Probabilities are interpolated bilinearly and are 0 outside the box. One box at a time is held besides the result.
 
     Args:
         masks: probabilities (K, M, M) inside the boxes.
         boxes: (K, 4), in pixels of the image.
         size: of the image, the original one for evaluation.
-        threshold: probability from which on a pixel belongs to the object.
     """
     pasted = torch.zeros((len(masks), *size), dtype=torch.uint8, device=masks.device)
     for canvas, mask, (x1, y1, x2, y2) in zip(pasted, masks.float(), boxes.tolist(), strict=True):
         rows, down = _window(y1, y2, size[0], mask)
         columns, across = _window(x1, x2, size[1], mask)
-        canvas[rows, columns] = down @ mask @ across.T >= threshold
+        canvas[rows, columns] = down @ mask @ across.T >= 0.5
     return pasted
 
 

@@ -69,7 +69,7 @@ class _ProposalNetwork(RegionProposalNetwork):  # type: ignore[misc]
 
 class _Anchors(AnchorGenerator):  # type: ignore[misc]
     def set_cell_anchors(self, dtype: torch.dtype, device: torch.device) -> None:
-        """bfloat16 features would move anchors by up to 4 pixels."""
+        """Keep anchors in float32: in bfloat16 they would be off by up to 4 pixels."""
         super().set_cell_anchors(torch.promote_types(dtype, torch.float32), device)
 
 

@@ -1,4 +1,4 @@
-"""Faster R-CNN and Mask R-CNN on any pyramid, with the classification loss and the scores handed in.
+"""Faster R-CNN and Mask R-CNN on any pyramid, with a classification loss and scores that are passed in.
 
     pyramid = resnet50_fpn(TORCHVISION, extra="pool")
     loss, scores = WithObjectness(SigmoidEqualizationLoss(1203)), SigmoidObjectnessScores()
@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList  # type: ignore[import-untyped]
 
 from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.detection.two_stage.mask_head import MaskBranch
 from equigrad.models.detection.two_stage.proposals import proposal_network
-from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead, Target
+from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead
 from equigrad.models.detection.two_stage.roi_inference import RoIInference
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.models.scores import Scores
@@ -61,12 +62,9 @@ class RCNN(nn.Module):
             targets: of each image `image_size`, height and width without padding; in training also `boxes` (G, 4),
                 `labels` (G,) and, for masks, `masks`, dense (G, h, w) or `CompactMasks`.
         """
-        if self.training and targets is None:
-            raise ValueError("training needs targets; call eval() for predictions")
-        if targets is not None and len(targets) != len(images):
-            raise ValueError(f"expected targets of {len(images)} images, got {len(targets)}")
+        check_targets(images, targets, training=self.training)
         padded = [(images.shape[2], images.shape[3])] * len(images)
-        sizes = padded if targets is None else [_size(target, padded[0]) for target in targets]
+        sizes = image_sizes(images, targets)
         features = {str(level): maps for level, maps in enumerate(self.backbone(images))}
         if not self.training or targets is None:
             proposals, _ = self.rpn(ImageList(images, sizes), features)
@@ -79,7 +77,7 @@ class RCNN(nn.Module):
         }
 
     def _check(self, targets: Sequence[Target]) -> None:
-        """Boxes without area have no logarithm, and label C would be taken for background."""
+        """Refuse boxes without area, which have no logarithm, and labels out of range: C would mean background."""
         if self.roi_heads.mask_branch is not None and not all("masks" in target for target in targets):
             raise ValueError("targets must have masks to train a mask branch")
         boxes = torch.cat([target["boxes"] for target in targets])
@@ -194,13 +192,8 @@ def roi_levels(strides: Sequence[int]) -> list[str]:
 
 
 def _require(is_allowed: Tensor, values: Tensor, message: str) -> None:
-    """Refuse rows (n,) of values: at once on the CPU, by an assertion on a GPU, where reading them back would wait."""
+    """Refuse rows (n,) of values: by ValueError on the CPU, by a device assertion on a GPU, which does not wait."""
     if is_allowed.is_cuda:
         torch._assert_async(is_allowed.all(), message)
     elif not is_allowed.all():
         raise ValueError(f"{message}, got {values[~is_allowed][0].tolist()}")
-
-
-def _size(target: Target, padded: tuple[int, int]) -> tuple[int, int]:
-    height, width = (int(side) for side in target.get("image_size", padded))
-    return height, width

@@ -1,11 +1,10 @@
-"""The second stage of a two-stage detector: RoIs to categories, boxes and masks. Loss and scores are handed in.
+"""The second stage of a two-stage detector: RoIs to categories, boxes and masks. Loss and scores are passed in.
 
 Which columns the classifier has follows from the scores, and what background is called in the loss from
 `background_column`; `roi_scores` has the table of what goes together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,13 +14,12 @@ from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead, TwoMLPH
 from equigrad.labels import BACKGROUND
 from equigrad.models.detection.box_coders import DeltaCoder
 from equigrad.models.detection.boxes import at_least_float32, clip
+from equigrad.models.detection.targets import Target
 from equigrad.models.detection.two_stage.mask_head import ImageSizes, MaskBranch
 from equigrad.models.detection.two_stage.roi_inference import Detections, RoIInference
 from equigrad.models.detection.two_stage.roi_pooling import roi_pool
 from equigrad.models.detection.two_stage.roi_sampling import RoISample, RoISampler
 from equigrad.models.scores import Scores, bias_for_prior
-
-Target = Mapping[str, Any]
 
 MakeClassifier = Callable[[int, int], nn.Module]
 """From features and columns to the layer: `RoIClassifier`, or a `partial` of it or of `CosineClassifier`."""
@@ -46,7 +44,7 @@ class RoIClassifier(nn.Linear):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the initial weights; second stages call it to start anew."""
+        """Set the initial weights; second stages call it for a new classifier."""
         nn.init.normal_(self.weight, std=0.01)
         nn.init.constant_(self.bias, 0.0 if self.prior is None else bias_for_prior(self.prior))
 
@@ -60,7 +58,7 @@ class BoxPredictor(nn.Module):
         num_boxes: C, or 1 if all categories share a box.
     """
 
-    # All values of a RoI together read each filter once; pair by pair each reads its own: good while pairs are few.
+    # Computing the boxes of all categories reads each filter once; pair by pair is faster only for few pairs.
     MOST_PAIRS_A_ROI = 2
 
     def __init__(self, classifier: nn.Module, num_features: int, num_boxes: int) -> None:
@@ -78,7 +76,7 @@ class BoxPredictor(nn.Module):
             values: Tensor = layer(features).view(len(features), self.num_boxes, 4)
             return values[rows, labels if self.num_boxes > 1 else torch.zeros_like(labels)]
         filters = F.embedding(labels, layer.weight.view(self.num_boxes, -1)).view(-1, 4, layer.in_features)
-        chosen = features.index_select(0, rows)  # not by brackets, whose gradient is slow
+        chosen = features.index_select(0, rows)  # the gradient of features[rows] is slow
         return torch.baddbmm(layer.bias.view(-1, 4)[labels, :, None], filters, chosen[..., None])[..., 0]
 
 
@@ -95,7 +93,7 @@ class RoIHead(nn.Module):
         classification_loss: called once a step with logits (R, K) and labels (R,), also without a RoI.
         scores: from logits to scores (R, C); decides K.
         classifier: makes the layer before them.
-        background_column: column that means background, C for a softmax of C + 1; None hands the loss BACKGROUND.
+        background_column: column that means background, C for a softmax of C + 1; None labels it BACKGROUND.
         divide_by_rois: the loss divides by all RoIs and not by those it counts itself: as published for a softmax with
             objectness, which counts the foreground alone.
         class_agnostic: one box, and one mask, for all categories.

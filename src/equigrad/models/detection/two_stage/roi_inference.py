@@ -1,4 +1,4 @@
-"""From scores of all (RoI, category) pairs to the detections of an image, without looking at most of the pairs.
+"""From scores of all (RoI, category) pairs to the detections of an image, computing boxes for the best pairs only.
 
 LVIS keeps every pair that scores more than 1e-4: of 1000 proposals and 1203 categories, up to 1.2 million boxes. NMS
 within a category asks only about boxes of that category with higher scores. So the best pairs are enough if enough of

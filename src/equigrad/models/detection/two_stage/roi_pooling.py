@@ -42,7 +42,7 @@ class AlignedRoIPool(nn.Module):
         exponents = [round(math.log2(height / each.shape[-2])) for each in maps]  # of the strides
         numbered = [torch.cat([each.new_full((len(each), 1), image), each], 1) for image, each in enumerate(rois)]
         joined = torch.cat(numbered)
-        levels = _levels(joined[:, 1:], exponents[0], exponents[-1])
+        levels = level_indices(joined[:, 1:], exponents[0], exponents[-1])
         pooled = maps[0].new_zeros((len(joined), maps[0].shape[1], self.size, self.size))
         for level, (each, exponent) in enumerate(zip(maps, exponents, strict=True)):
             rows = (levels == level).nonzero()[:, 0]
@@ -51,8 +51,14 @@ class AlignedRoIPool(nn.Module):
         return pooled
 
 
-def _levels(boxes: Tensor, finest: int, coarsest: int) -> Tensor:
-    """Index of the level of each box (N, 4) by the side of a square of its area (Lin et al., 2017)."""
+def level_indices(boxes: Tensor, finest: int, coarsest: int) -> Tensor:
+    """Which level each box (N, 4) is pooled from, (N,), by the square root of its area (Lin et al., 2017).
+
+    Args:
+        boxes: x1, y1, x2, y2.
+        finest: log2 of the stride of level 0.
+        coarsest: log2 of the stride of the last level.
+    """
     sides = (boxes[:, 2:] - boxes[:, :2]).prod(1).clamp(min=0).sqrt()
     exponents = torch.floor(CANONICAL_LEVEL + torch.log2(sides / CANONICAL_SIDE) + 1e-6)
     return exponents.clamp(finest, coarsest).long() - finest

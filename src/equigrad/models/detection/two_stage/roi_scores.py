@@ -33,7 +33,7 @@ class SoftmaxBackgroundScores:
 class TwoWayObjectness(nn.Module):
     """Objectness as a softmax of two columns, object and background, the layout published with the seesaw loss.
 
-    That softmax is the sigmoid of their difference, so any loss with one objectness column will do.
+    That softmax is the sigmoid of their difference, so any loss with one objectness column can be used.
 
     Args:
         loss: of logits (N, C + 1), objectness last, such as `WithObjectness(SeesawLoss(C))`.

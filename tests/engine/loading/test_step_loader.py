@@ -3,11 +3,11 @@ import random
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch.utils.data import default_collate
 
+from engine.loading.image_files import Images, write_images
 from equigrad.engine import EngineError
-from equigrad.engine.loading import StepLoader, TestLoader, index_name, naming_dead_workers
+from equigrad.engine.loading.step_loader import StepLoader, index_name
 from equigrad.sampling import RepeatFactorSampler
 
 NUM_SAMPLES = 23
@@ -34,19 +34,6 @@ class Changing(Draws):
 
     def __getitem__(self, index):
         return torch.tensor(self.epoch), index
-
-
-class Images:
-    """Image files, some of which may be damaged."""
-
-    def __init__(self, files):
-        self.files = files
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, index):
-        return torch.from_numpy(np.array(Image.open(self.files[index]))), index
 
 
 def make_loader(dataset=None, *, rank=0, num_replicas=1, drop_last=True, **changes):
@@ -123,11 +110,7 @@ def test_a_data_set_that_changes_over_epochs_hears_the_epoch(num_workers):
 
 @pytest.fixture
 def image_files(tmp_path):
-    files = [tmp_path / f"{number}.png" for number in range(8)]
-    for number, file in enumerate(files):
-        noise = np.random.default_rng(number).integers(0, 255, (16, 16), dtype=np.uint8)
-        Image.fromarray(noise).save(file)
-    return files
+    return write_images(tmp_path)
 
 
 def truncate(file):
@@ -168,22 +151,6 @@ def test_skipping_gives_up_when_nothing_can_be_read(image_files):
         list(make_loader(Images(image_files), on_error="skip").epoch(0, 0))
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_test_image_that_cannot_be_read_is_named_in_one_line(num_workers, image_files):
-    image_files[3].write_bytes(b"no image")
-    loader = TestLoader(Images(image_files), batch_size=2, num_workers=num_workers)
-    with pytest.raises(EngineError, match=r"3\.png") as caught:
-        list(loader)
-    assert "Traceback" not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_test_loader_gives_every_image_once_and_in_order():
-    loader = TestLoader(Draws(), batch_size=5, num_workers=2)
-    batches = [indices.tolist() for _, indices in loader]
-    assert batches == [list(range(first, min(first + 5, NUM_SAMPLES))) for first in range(0, NUM_SAMPLES, 5)]
-
-
 class Buggy(Draws):
     def __getitem__(self, index):
         raise ValueError("a bug")
@@ -195,17 +162,3 @@ def test_a_bug_in_the_data_set_is_not_taken_for_a_damaged_file(num_workers):
         list(make_loader(Buggy(), on_error="skip", num_workers=num_workers).epoch(0, 0))
     text = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "while reading sample" in text
-
-
-def test_the_death_of_a_worker_is_found_behind_the_error_that_came_of_it():
-    def saving_is_interrupted():
-        try:
-            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
-        except RuntimeError:
-            raise RuntimeError("unexpected pos 64 vs 0")  # noqa: B904 (as the writer of checkpoints does)
-
-    line = r"^DataLoader worker \(pid 7\) is killed by signal: Killed; if memory ran out, .*; --resume goes on$"
-    with pytest.raises(EngineError, match=line), naming_dead_workers():
-        saving_is_interrupted()
-    with pytest.raises(RuntimeError, match="another"), naming_dead_workers():
-        raise RuntimeError("another")

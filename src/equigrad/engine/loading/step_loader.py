@@ -5,24 +5,19 @@ augmentation depend on the seed and the slot only, not on the worker, the rank o
 those of `random`, `numpy.random` and `torch`; a data set with a generator of its own must seed it itself.)
 """
 
-import os
-import signal
 import struct
-import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import islice
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from equigrad.engine.distributed import ranks
+from equigrad.engine.loading.workers import leave_signals_to_the_training
 from equigrad.engine.random_state import mixed_seed, preserved, seed_cpu
-from equigrad.errors import EngineError, one_line, reason
+from equigrad.errors import EngineError, reason
 
 OnError = Literal["stop", "skip"]
 Collate = Callable[[list[Any]], Any]
@@ -83,7 +78,7 @@ class Batch(NamedTuple):
 
     data: Any  # (images, targets)
     samples: list[int]  # indices in the data set
-    num_slots: int  # of the epoch that all ranks together consume with it
+    num_slots: int  # how far all ranks together advance in the epoch with it
     skipped: list[str]  # names of samples that could not be read and were replaced
     failure: str | None  # why the batch cannot be used
 
@@ -118,10 +113,10 @@ class BatchSlots:
 
 
 class SlotDataset(Dataset[Reading]):
-    """Reads samples by slot: seeds the random numbers, names and replaces what cannot be read.
+    """Reads samples by slot: seeds the random numbers, and names or replaces samples that cannot be read.
 
-    A sample that cannot be read gives way to the next one of the data set that can, so that the batch keeps its size
-    and the order of everything else stays as it was.
+    With `on_error="skip"`, a sample that cannot be read is replaced by the next readable one of the data set: the batch
+    keeps its size, and all other samples keep their order.
     """
 
     def __init__(self, dataset: Any, seed: int, on_error: OnError, sample_name: Callable[[int], str]) -> None:
@@ -132,7 +127,7 @@ class SlotDataset(Dataset[Reading]):
         self._epoch = -1
 
     def __getitems__(self, slots: list[SampleSlot]) -> list[Reading]:
-        # In the training process itself, the model's random numbers must not notice that data was read.
+        # Without workers, reading must not change the random numbers of the model, such as those of dropout.
         with preserved() if get_worker_info() is None else nullcontext():
             return [self[slot] for slot in slots]
 
@@ -167,7 +162,7 @@ class SlotDataset(Dataset[Reading]):
 
 
 class SlotCollate:
-    """Collates the items and keeps what is known about them beside the batch."""
+    """Collates items, and keeps the indices and names of their samples with the batch."""
 
     def __init__(self, collate: Collate, num_replicas: int) -> None:
         self.collate = collate
@@ -244,62 +239,6 @@ class StepLoader:
             yield [checked(batch) for batch in step], position
 
 
-class TestLoader:
-    """The batches of this rank's share of a test set: every image is on one rank.
-
-    Args:
-        dataset: `dataset[index]` gives what `collate` takes.
-        batch_size: samples of one model call.
-        num_workers: processes that read ahead; 0 reads in this one.
-        collate: from items to `(images, targets)`.
-    """
-
-    __test__ = False  # pytest takes the name for that of a test
-
-    def __init__(self, dataset: Any, *, batch_size: int, num_workers: int, collate: Collate = default_collate) -> None:
-        rank, num_ranks = ranks()
-        self.share = range(rank, len(dataset), num_ranks)
-        self.loader: DataLoader[Any] = DataLoader(
-            _ReadableDataset(dataset),
-            sampler=self.share,
-            batch_size=batch_size,
-            collate_fn=_ReadableCollate(collate),
-            num_workers=min(num_workers, -(-len(self.share) // batch_size)),  # a worker without a batch is of no use
-            worker_init_fn=leave_signals_to_the_training,
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self.loader:
-            if isinstance(batch, _Unreadable):
-                raise EngineError(batch.reason)
-            yield batch
-
-
-class _Unreadable(NamedTuple):
-    reason: str
-
-
-class _ReadableDataset(Dataset[Any]):
-    """Gives the error of a sample instead of raising it: from a worker it would come with a traceback in its text."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __getitem__(self, index: int) -> Any:
-        try:
-            return self.dataset[index]
-        except (*UNREADABLE, ValueError) as error:
-            return _Unreadable(one_line(error))
-
-
-class _ReadableCollate:
-    def __init__(self, collate: Collate) -> None:
-        self.collate = collate
-
-    def __call__(self, items: list[Any]) -> Any:
-        return next((item for item in items if isinstance(item, _Unreadable)), None) or self.collate(items)
-
-
 def checked(batch: Batch) -> Batch:
     """Refuse a batch with a sample that could not be read."""
     if batch.failure:
@@ -307,55 +246,6 @@ def checked(batch: Batch) -> Batch:
     return batch
 
 
-def leave_signals_to_the_training(worker: int) -> None:
-    """Ctrl-C and a scheduler's SIGTERM reach workers too, whose death would break the step the training finishes.
-
-    The training itself ends its workers by SIGTERM, so that one is obeyed.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    sys.excepthook = _leave_lost_connections_out
-    threading.Thread(target=_exit_when_the_training_says_so, daemon=True).start()
-
-
-def _leave_lost_connections_out(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A worker whose training is gone has nothing to add."""
-    if not isinstance(error, ConnectionError | EOFError):
-        sys.__excepthook__(kind, error, trace)
-
-
-def _exit_when_the_training_says_so() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
-
-
-@contextmanager
-def naming_dead_workers() -> Iterator[None]:
-    """The death of a worker inside becomes one line.
-
-    Torch raises it in a signal handler, wherever the training happens to be, again for each worker that ends. Another
-    error may come of it, such as that of a file that was being written.
-    """
-    try:
-        yield
-    except Exception as error:
-        death = _death_of_worker(error)
-        if death is None:
-            raise
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one is enough
-        raise EngineError(f"{death}; if memory ran out, use fewer workers (--workers); --resume goes on") from error
-
-
-def _death_of_worker(error: BaseException | None) -> str | None:
-    while error is not None:
-        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
-            return one_line(error).rstrip(".")
-        error = error.__cause__ or error.__context__
-    return None
-
-
 def index_name(index: int) -> str:
-    """Name of a sample of which nothing is known but its index."""
+    """Name of a sample without a file: its index."""
     return f"sample {index}"

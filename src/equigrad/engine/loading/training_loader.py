@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from equigrad.engine.loading import Collate, ResumableSampler, StepLoader
+from equigrad.engine.loading.step_loader import Collate, ResumableSampler, StepLoader
 from equigrad.engine.settings import TrainSettings
 from equigrad.errors import EngineError
 

@@ -2,8 +2,8 @@ import pytest
 
 from engine.toy import NoisyVectors, labels
 from equigrad.engine import SGD, EngineError, Schedule, TrainSettings
-from equigrad.engine.loading import index_name
-from equigrad.engine.training_loader import training_loader
+from equigrad.engine.loading.step_loader import index_name
+from equigrad.engine.loading.training_loader import training_loader
 from equigrad.sampling import RepeatFactorSampler
 
 
