@@ -56,7 +56,10 @@ FAILURES = [
     ("train tiny:ce --run file.txt", "the run folder file.txt is a file"),
     ("train tiny:softmax_eql --run RUN", "its run is finished, step "),
     ("train own_data:classification", "name yours with --set data.train=…"),
-    ("train own_data:classification --set data.train=photos --set data.test=gone", "gone: no such list or folder"),
+    (
+        "train own_data:classification --set data.train=photos --set data.test=gone",
+        "with --set data.test=…",
+    ),
     ("train own_data:detection --set data.train=gone.json", "gone.json: no such file or folder"),
     (
         "train own_data:classification --image-size 0 --set data.train=photos",
@@ -77,7 +80,10 @@ FAILURES = [
         "train own_data:detection --set data.train=objects.json --set data.test=none --set data.images=photos",
         "test set",
     ),
-    ("train own_data:detection --detector atss --method sigmoid_eql", "goes with detector=faster_rcnn or mask_rcnn"),
+    (
+        "train own_data:detection --detector atss --method sigmoid_eql --set data.test=none",
+        "goes with detector=faster_rcnn or mask_rcnn",
+    ),
     ("train own_data:multi_label --set data.train=photos --set data.test=none", "photos/labels.csv: no such file"),
     ("train tiny:ce --set training.optimizer=Adam", "expected SGD or AdamW; did you mean AdamW?"),
     ("train own_data:detection --set training.schedule.length=3", "length=3: expected EnoughSteps"),
