@@ -15,7 +15,7 @@ from commands.running_commands import equigrad
         (["train", "tiny"], "tiny has tiny:ce, tiny:softmax_eql"),
         (["train", "tiny:ce", "--set", "training.epoch=3"], "no field 'epoch' in TrainSettings"),
         (["train", "tiny:softmax_eql", "--set", "method.loss.prior_power=much"], "prior_power=much: expected a number"),
-        (["train", "own_data:classification"], "train: no such list or folder; name yours with --set data.train="),
+        (["train", "own_data:classification"], "train: no such file or folder; name yours with --set data.train="),
         (["evaluate", "nowhere"], "nowhere: no such run"),
         (["evaluate", "."], "not the folder of a run, it has no recipe.json"),
         (["predict", "nowhere", "image.png"], "nowhere: no such run"),
@@ -57,7 +57,10 @@ HELP = [f"{command} --help" for command in ("", "demo", "recipes", "train", "eva
 REFUSED = [
     *("fly", "train", "train --fly", "train tiny:ce --imgsz 640", "train tiny:ce --epochs many"),
     *("train tiny:sofmax_eql", "train own:recipe", "train tiny:ce --set imgsz=640", "recipes --check tiny:nothing"),
+    *("train own_data:classification", "train own_data:detection --set data.train=gone.json", "table nothing"),
+    *("train tiny:ce --set lr=0.1", "train tiny:ce --set training.log_every=often", "train own_data:detection --lr x"),
     *("evaluate gone", "evaluate . --set a=1", "predict gone image.jpg", "report gone"),
+    *("export gone --format onnx", "doctor gone", "compare gone", "data check gone"),
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from equigrad.analysis.compared_tables import as_markdown
 from equigrad.analysis.paper_table import ResultRow, agreement, columns_of, paper_table, variants_of
-from equigrad.recipes.table_rows import NAMES
+from equigrad.recipes.names import TABLE_NAMES
 
 EVIDENCE = Path(__file__).parents[1] / "docs/evidence"
 TABLES = EVIDENCE / "tables"
@@ -36,19 +36,19 @@ def _results(records):
     return [{name: value / 100 for name, value in result.items()} for result in results]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TABLE_NAMES)
 def test_the_page_of_a_table_has_the_numbers_of_its_csv(name):
     assert as_markdown(paper_table(rows_of(name))) in (TABLES / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TABLE_NAMES)
 def test_every_row_of_a_table_was_trained(name):
     assert all(row.results for row in rows_of(name))
 
 
 def test_the_summary_has_the_rank_agreement_of_the_csv_files():
     text = (TABLES / "README.md").read_text(encoding="utf-8")
-    for name in NAMES:
+    for name in TABLE_NAMES:
         for members in variants_of(rows_of(name)).values():
             taus = ", ".join(f"{column} {agreement(members, column)}" for column in columns_of(members))
             assert taus in text, name

@@ -161,7 +161,7 @@ def test_runs_of_the_same_name_are_told_apart_by_their_paths(predict, tmp_path):
     [
         (["detector", "street.jpg", "--beside", "gone"], "gone: no such run"),
         (["detector", "street.jpg", "--threshold", "2"], "threshold must be in [0, 1], got 2"),
-        (["detector", "street.jpg", "--limit", "0"], "shown.limit=0: limit must be at least 1, got 0"),
+        (["detector", "street.jpg", "--limit", "0"], "--limit must be at least 1, got 0"),
         (["classifier", "street.jpg", "--limit", "5"], "--limit is for runs of detectors"),
         (
             ["classifier", "street.jpg", "--json", "found.json"],
@@ -170,9 +170,9 @@ def test_runs_of_the_same_name_are_told_apart_by_their_paths(predict, tmp_path):
         (["detector", "street.jpg", "--annotations", "a.json"], "--annotations gives the image ids for --json FILE"),
         (["detector", "street.jpg", "--json", "x.json", "--annotations", "gone.json"], "gone.json"),
         (["detector", "street.jpg", "--batch-size", "0"], "--batch-size must be at least 1, got 0"),
-        (["detector", "street.jpg", "--device", "moon"], "device 'moon'"),
-        (["detector", "gone.jpg"], "gone.jpg: no such image"),
-        (["detector", "gone.mp4"], "gone.mp4: no such video"),
+        (["detector", "street.jpg", "--output", "new", "--device", "moon"], "device 'moon'"),
+        (["detector", "gone.jpg"], "gone.jpg: no such image, folder or video"),
+        (["detector", "gone.mp4", "gone.jpg"], "gone.mp4, gone.jpg: no such image, folder or video"),
         (["detector", "--camera", "/dev/no_camera"], "camera /dev/no_camera: cannot read the video"),
     ],
 )

@@ -140,7 +140,10 @@ def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
         (["tiny:ce", "--method", "ce"], "--method ce: tiny:ce has no choice of it"),
         (["own_data:instance_segmentation", "--detector", "atss"], "there is one in own_data:detection"),
         (["own_data:detection", "--detector", "yolox"], "expected none or one of atss, faster_rcnn, mask_rcnn"),
-        (["own_data:classification", "--backbone", "resnet"], "one of lite0, resnet50, resnet101, timm:NAME"),
+        (
+            ["own_data:detection", "--backbone", "resnet", "--set", "data.test=none"],
+            "one of lite0, resnet50, resnet101, timm:NAME",
+        ),
         (["tiny:ce", "--set", "lr=0.1"], "did you mean training.optimizer.lr?"),
         (["tiny:sigmoid_eql", "--set", "method.loss.positive_boots=2"], "did you mean method.loss.positive_boost"),
         (["own_data:detection", "--set", "metod=efl"], "did you mean method"),

@@ -1,7 +1,8 @@
 import pytest
 
 from equigrad.recipes.mini import mini
-from equigrad.recipes.table_rows import NAMES, RowRecipe, rows_of_table
+from equigrad.recipes.names import TABLE_NAMES
+from equigrad.recipes.table_rows import RowRecipe, rows_of_table
 from equigrad.recipes.tables import TABLES
 from equigrad.tasks.paper_tables.planning import Wanted, in_order, planned_run
 
@@ -14,7 +15,7 @@ def runs_of(name, scale=mini):
 
 
 def test_every_row_of_every_table_has_a_recipe():
-    found = {(row.full_table, row.label) for name in NAMES for row in rows_of_table(name)}
+    found = {(row.full_table, row.label) for name in TABLE_NAMES for row in rows_of_table(name)}
     assert found == {(table, label) for table, labels in TABLES.items() for label in labels}
 
 
@@ -74,7 +75,7 @@ def test_first_stages_come_first_and_once():
     assert all(run.start is None or names.index(run.start.name) < names.index(run.name) for run in runs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TABLE_NAMES)
 def test_every_mini_row_is_a_recipe_of_the_same_method(name):
     for row in rows_of_table(name):
         full = row.recipe.load()

@@ -55,6 +55,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Measure what is not there yet, then write tables, figure and page."""
+    from equigrad.data.images.stores import check_exists
+
+    check_exists(parsed.data, "file or folder of data")  # before torch is imported, which takes seconds
     from equigrad.engine import one_voice
     from equigrad.engine.run_lock import run_lock
     from equigrad.recipes.catalogue import check_links

@@ -1,11 +1,44 @@
-"""How a command line names the data of a user: options that `compare` and `doctor` share."""
+"""How a command line names the data of a user: options that `compare` and `doctor` share, settings of `own_data`."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from equigrad.tasks.comparison.sources import NamedFiles
+
+_OBJECTS = {"data.train": "annotations/train.json", "data.test": "annotations/val.json", "data.images": "images"}
+DEFAULT_FILES = {
+    "classification": {"data.train": "train", "data.test": "test"},
+    "multi_label": {"data.train": "train.csv", "data.test": "test.csv"},
+    "semantic_segmentation": {"data.images": "images", "data.labels": "labels", "data.names": "classes.txt"},
+    "detection": _OBJECTS,
+    "instance_segmentation": _OBJECTS,
+}
+"""What the recipes of `own_data` read if nothing is named."""
+_PATHS = ("train", "test", "images", "labels", "names", "test_images", "test_labels", "root")
+_BELOW_ROOT = ("data.images", "data.labels", "data.test_images", "data.test_labels")  # of semantic segmentation
+
+
+def check_own_files(recipe: str, assignments: Sequence[str]) -> None:
+    """FileNotFoundError for data of `own_data` that is not there, before torch is imported, which takes seconds.
+
+    Args:
+        recipe: its name; other recipes look for their data themselves.
+        assignments: `a.b=value`, as given by `--set`.
+    """
+    from equigrad.data.images.stores import check_source
+
+    module, _, name = recipe.partition(":")
+    if module != "own_data":
+        return
+    settings = dict(assignment.split("=", 1) for assignment in assignments)
+    named = {f"data.{path}": settings[f"data.{path}"] for path in _PATHS if f"data.{path}" in settings}
+    root = named.get("data.root", ".") if name == "semantic_segmentation" else "."
+    for setting, text in (named or DEFAULT_FILES[name]).items():
+        if text != "none":
+            check_source(Path(root, text) if setting in _BELOW_ROOT else Path(text), setting)
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:

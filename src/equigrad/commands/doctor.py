@@ -24,6 +24,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def doctor(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print the diagnosis; finding a fault is success."""
+    from equigrad.data.images.stores import check_exists
+
+    check_exists(parsed.subject, "data, run or checkpoint")  # before torch is imported, which takes seconds
     from equigrad.commands.version import machine_text
     from equigrad.files import write_atomically
     from equigrad.tasks.diagnosis import diagnose

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.run_files import read_recipe
 from equigrad.terminal import printable
 
 FORMATS = ("onnx", "torch_export", "torchscript")
@@ -38,6 +39,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Write the file and print how far it is from the run."""
+    read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.recipes.catalogue import changed_recipe
     from equigrad.tasks.export.run import export as export_run
 

@@ -56,19 +56,14 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if not parsed.images and not parsed.camera:
         parsed.parser.error("nothing to predict: name images, folders or videos, or give --camera DEVICE")
     runs = [parsed.run, *parsed.beside]
-    for run in runs:  # what is not a run is refused before torch is imported, which takes seconds
-        read_recipe(run)
-    from equigrad.commands.prediction.files import prediction_files
+    # What cannot be done is refused before torch is imported, which takes seconds.
     from equigrad.commands.prediction.inputs import ImageIds, check_new, inputs_of, pictures_of
-    from equigrad.commands.prediction.loop import PredictionLoop
     from equigrad.data.video import pyav
 
-    _check_arguments(parsed)
+    _check_arguments(parsed, runs)
     inputs = inputs_of(parsed.images)
     if parsed.camera or any(one.is_video for one in inputs):
-        pyav()  # before anything is predicted
-    models = dict(zip(_headings(runs), [_model(run, parsed) for run in runs], strict=True))
-    note_unfinished(runs)
+        pyav()
     ids = ImageIds(parsed.annotations)
     for one in inputs:
         ids.of(one)
@@ -77,6 +72,11 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     camera_picture = None if parsed.no_pictures or not parsed.camera else output / "camera.mp4"
     new_files = [*pictures, camera_picture, parsed.json, parsed.csv]
     check_new([file for file in new_files if file is not None], force=parsed.force)
+    from equigrad.commands.prediction.files import prediction_files
+    from equigrad.commands.prediction.loop import PredictionLoop
+
+    models = dict(zip(_headings(runs), [_model(run, parsed) for run in runs], strict=True))
+    note_unfinished(runs)
     with prediction_files(parsed.json, parsed.csv) as files:
         loop = PredictionLoop(models, files, ids, batch_size=parsed.batch_size, threshold=parsed.threshold)
         pairs = list(zip(inputs, pictures, strict=True))
@@ -91,17 +91,24 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         raise ValueError(f"{loop.num_failed} of {len(inputs)} images could not be read")
 
 
-def _check_arguments(parsed: argparse.Namespace) -> None:
-    """ValueError for what no run could do."""
-    from equigrad.tasks.prediction import check_threshold
-
+def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
+    """ValueError for what is not a run, and for what these runs cannot do."""
+    detectors = [run for run in runs if "shown" in read_recipe(run)["settings"]]
+    if parsed.limit is not None and detectors != list(runs):
+        other = next(run for run in runs if run not in detectors)
+        raise ValueError(f"{other}: --limit is for runs of detectors, which this is not")
+    if parsed.json is not None and parsed.run not in detectors:
+        raise ValueError(f"{parsed.run}: --json is for runs of detectors, which this is not; --csv FILE is for all")
     if parsed.annotations is not None and parsed.json is None:
         raise ValueError("--annotations gives the image ids for --json FILE, which is missing")
-    if parsed.threshold is not None:
-        check_threshold(parsed.threshold)
-    for option in ("batch_size", "frames"):
+    if parsed.threshold is not None and not 0 <= parsed.threshold <= 1:
+        raise ValueError(f"--threshold must be in [0, 1], got {parsed.threshold}")
+    for option in ("batch_size", "frames", "limit"):
         if getattr(parsed, option) is not None and getattr(parsed, option) < 1:
             raise ValueError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(parsed, option)}")
+    # A missing image among others is said when its turn comes.
+    if parsed.images and not any(image.exists() for image in parsed.images):
+        raise FileNotFoundError(f"{', '.join(map(str, parsed.images))}: no such image, folder or video")
 
 
 def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
@@ -111,11 +118,6 @@ def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
     from equigrad.tasks.run_folder import trained_model
 
     recipe = changed_recipe(run, parsed.set, parsed.recipe)
-    is_detector = hasattr(recipe, "shown")
-    if parsed.limit is not None and not is_detector:
-        raise ValueError(f"{run}: --limit is for runs of detectors, which this is not")
-    if parsed.json is not None and run == parsed.run and not is_detector:
-        raise ValueError(f"{run}: --json is for runs of detectors, which this is not; --csv FILE is for all")
     if parsed.limit is not None:
         recipe = override(recipe, [f"shown.limit={parsed.limit}"])
     return trained_model(run, recipe, parsed.device)

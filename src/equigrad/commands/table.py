@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.recipes.names import TABLE_NAMES, check_table_name
 
 if TYPE_CHECKING:
     from equigrad.analysis.paper_table import ResultRow
@@ -41,8 +42,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train the missing rows and write the tables, or list all tables."""
+    if parsed.name not in (None, "all"):
+        check_table_name(parsed.name)  # before torch is imported, which takes seconds
     from equigrad.commands.version import versions
-    from equigrad.recipes.table_rows import NAMES, rows_of_table
+    from equigrad.recipes.table_rows import rows_of_table
     from equigrad.tasks.paper_tables.output import TableOutput
     from equigrad.tasks.paper_tables.planning import in_order
     from equigrad.tasks.paper_tables.running import train_missing
@@ -50,7 +53,7 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     if parsed.name is None:
         _list(parsed.folder)
         return None
-    names = NAMES if parsed.name == "all" else (parsed.name,)
+    names = TABLE_NAMES if parsed.name == "all" else (parsed.name,)
     rows = {name: _chosen(rows_of_table(name), parsed.rows) for name in names}
     plan = {row: _runs(row, parsed.scale, parsed.seeds, parsed.set) for members in rows.values() for row in members}
     # All rows with one seed before the next: a stopped table is whole for the first seeds.
@@ -156,11 +159,11 @@ def _repeated(parsed: argparse.Namespace) -> list[str]:
 
 def _list(folder: Path) -> None:
     """All tables with the number of their rows and how many of them are there, at both scales."""
-    from equigrad.recipes.table_rows import NAMES, rows_of_table
+    from equigrad.recipes.table_rows import rows_of_table
 
-    width = max(map(len, NAMES))
+    width = max(map(len, TABLE_NAMES))
     print(f"{'table':{width}}  rows   mini   full")
-    for name in NAMES:
+    for name in TABLE_NAMES:
         rows = rows_of_table(name)
         counts = []
         for scale in ("mini", "full"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from equigrad.commands.data_source import check_own_files
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.habits import check_habits
 from equigrad.recipes.names import MODULES, check_recipe_name, recipe_names
@@ -92,6 +93,8 @@ def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     check_habits(parsed.recipe, parsed.set)
     assignments = flag_assignments(parsed)
     check_settings(parsed.recipe, assignments)
+    if not parsed.help and not parsed.resume:  # a run that goes on knows its files
+        check_own_files(parsed.recipe, assignments)
     from equigrad.engine import one_voice
     from equigrad.engine.run_log import was_restarted
     from equigrad.recipes.catalogue import load_recipe, resumed_recipe

@@ -29,7 +29,8 @@ class Finding:
         return cls(severity, kind, len(cases), cases[0])
 
     def __str__(self) -> str:
-        return printable(f"{self.severity}: {self.kind}: {self.count:,}, the first is {self.first}")
+        number = f"{self.count:,}, the first is " if self.count > 1 else ""
+        return printable(f"{self.severity}: {self.kind}: {number}{self.first}")
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Names of recipes, without importing their modules: a wrong one is refused before torch is imported."""
+"""Names of recipes and tables, without importing their modules: a wrong one is refused before torch is imported."""
 
 import ast
 import difflib
@@ -7,6 +7,7 @@ import os
 import sys
 from importlib.resources import files
 
+from equigrad.recipes.tables import TABLES
 from equigrad.settings import nearest
 
 MODULES = (
@@ -22,6 +23,9 @@ MODULES = (
     "two_stage",
     "balanced",
 )
+
+TABLE_NAMES = tuple(dict.fromkeys(name.partition(" (")[0] for name in TABLES))
+"""The tables of the paper, by their labels in it."""
 
 _MAX_LISTED = 8
 _SEE = "see `equigrad recipes`"
@@ -45,6 +49,13 @@ def check_recipe_name(name: str) -> None:
     if module not in MODULES and not _is_importable(module):
         hint = nearest(name, recipe_names())
         raise ValueError(f"recipe {name!r}: no module {module!r}, in the current folder or installed{hint}; {_SEE}")
+
+
+def check_table_name(name: str) -> None:
+    """ValueError with one line, and the nearest name, for a table that the paper does not have."""
+    if name not in TABLE_NAMES:
+        hint = nearest(name, TABLE_NAMES) or f"; the paper has {', '.join(TABLE_NAMES)}"
+        raise ValueError(f"table {name!r}: no such table{hint}")
 
 
 def _functions(module: str) -> list[str]:

@@ -7,14 +7,12 @@ from functools import cache
 from equigrad.recipes.catalogue import all_recipes, load_recipe, rows_of_recipe
 from equigrad.recipes.methods.classification import FIRST_STAGES
 from equigrad.recipes.mini import mini
+from equigrad.recipes.names import check_table_name
 from equigrad.recipes.tables import TABLES, Row
-from equigrad.settings import nearest, override
+from equigrad.settings import override
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.recipe import DetectionRecipe
 from equigrad.tasks.run_folder import Recipe
-
-NAMES = tuple(dict.fromkeys(name.partition(" (")[0] for name in TABLES))
-"""The tables of the paper, by their labels in it."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,7 @@ def rows_of_table(name: str) -> list[TableRow]:
 
     Methods that the paper calls the same follow each other. Rows of a recipe that the paper does not have are left out.
     """
-    if name not in NAMES:
-        known = ", ".join(NAMES)
-        raise ValueError(f"table {name!r}: no such table{nearest(name, NAMES) or f'; the paper has {known}'}")
+    check_table_name(name)
     order = [(table, label) for table, labels in TABLES.items() for label in labels]
     places = {entry: place for place, entry in enumerate(order)}
     rows = [row for row in _all_rows() if row.table == name and row.published]

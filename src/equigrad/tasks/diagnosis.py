@@ -26,6 +26,7 @@ from equigrad.data.images.checks import check_classification
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.readers import read_images
+from equigrad.data.images.stores import check_exists
 from equigrad.data.segmentation.category_pixels import LabelReading, scan_label_maps, show_progress
 from equigrad.data.segmentation.readers import read_label_folders
 from equigrad.engine.checkpoint import load_checkpoint
@@ -44,8 +45,7 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
     Raises:
         ValueError, OSError: one line on what cannot be read.
     """
-    if not subject.exists():
-        raise FileNotFoundError(f"{subject}: no such data, run or checkpoint")
+    check_exists(subject, "data, run or checkpoint")
     if subject.is_dir() and (subject / RECIPE).is_file():
         return _run(subject)
     if subject.is_file() and subject.suffix in _WEIGHT_FILES:

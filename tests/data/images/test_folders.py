@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from equigrad.data.images.folders import empty_folders, folder_with, image_paths
+from equigrad.data.images.folders import empty_folders, folder_with, image_files, image_paths
 from equigrad.data.images.stores import open_store
 from images_on_disk import write_images, zip_folder
 
@@ -18,6 +18,12 @@ def store(request, tmp_path):
 
 def test_image_files_are_listed_and_others_are_not(store):
     assert image_paths(store) == ["photos/cat/0.png", "photos/cat/1.png", "photos/dog/0.png"]
+
+
+def test_a_file_is_itself_whatever_it_is_called(tmp_path):
+    write_images(tmp_path, {"cat": 1})
+    assert image_files(tmp_path / "cat") == [tmp_path / "cat" / "0.png"]
+    assert image_files(tmp_path / "gone.txt") == [tmp_path / "gone.txt"]
 
 
 def test_missing_images_are_found_in_the_folder_below_that_has_all_of_them(store):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from equigrad.data.images.sources import image_files, image_sources, is_one_image
+from equigrad.data.images.sources import image_sources, is_one_image
 from equigrad.data.images.stores import read_image
 from images_on_disk import write_images
 
@@ -38,14 +38,14 @@ def test_a_folder_gives_the_images_below_it_in_order(tmp_path):
     write_images(tmp_path, {"b": 2, "a": 1})
     (tmp_path / "notes.txt").write_text("no image")
     (tmp_path / "folder.png").mkdir()
-    names = [file.relative_to(tmp_path).as_posix() for file in image_files(tmp_path)]
+    names = [source.path.relative_to(tmp_path).as_posix() for source in image_sources([tmp_path])]
     assert names == ["a/0.png", "b/0.png", "b/1.png"]
     assert len(list(image_sources([tmp_path, PIXELS]))) == 4
 
 
 def test_a_folder_without_images_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected images in the folder, found none"):
-        image_files(tmp_path)
+        list(image_sources([tmp_path]))
 
 
 def test_one_image_is_told_from_several(tmp_path):

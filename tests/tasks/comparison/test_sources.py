@@ -49,12 +49,24 @@ def test_lists_and_archives_take_what_is_named(tmp_path):
     assert found(archive)[1] == OwnImages(archive, None)
 
 
-def test_an_archive_of_both_splits_is_to_be_unpacked(tmp_path):
+def test_an_archive_of_both_splits_is_read_like_a_folder_of_them(tmp_path):
     for name in ("train", "test"):
-        write_images(tmp_path / "data" / name, {"cat": 1})
-    archive = zip_folder(tmp_path / "data", tmp_path / "data.zip")
-    with pytest.raises(ValueError, match="holds the folders train and test; unpack it"):
-        found(archive)
+        write_images(tmp_path / "all" / "photos" / name, {"cat": 2, "dog": 1})
+    archive = zip_folder(tmp_path / "all", tmp_path / "all.zip")
+    task, source = found(archive / "photos")
+    assert (task, source) == (
+        "classification",
+        OwnImages(archive / "photos" / "train", archive / "photos" / "test"),
+    )
+    train, test = source.load()
+    assert (len(train), len(test), train.class_names) == (3, 3, ("cat", "dog"))
+
+
+def test_a_folder_that_an_archive_does_not_have_is_named(tmp_path):
+    write_images(tmp_path / "all" / "photos", {"cat": 2, "dog": 1})
+    archive = zip_folder(tmp_path / "all", tmp_path / "all.zip")
+    with pytest.raises(FileNotFoundError, match="no such folder in the archive; it has photos"):
+        found(archive / "photo")[1].load()
 
 
 def test_the_annotations_tell_boxes_from_masks(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from equigrad.data.detection.formats.coco_json import read_coco
-from equigrad.data.images.sources import image_files
+from equigrad.data.images.folders import image_files
 from equigrad.data.video import VIDEO_SUFFIXES
 
 

@@ -2,12 +2,23 @@
 
 import glob
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from equigrad.data.images.lists import SUFFIXES
 from equigrad.data.images.stores import FolderStore, ImageStore, ZipStore
 
 _DEPTH = 2  # of the folders in which missing images are looked for
 _NUM_TRIED = 20  # of them: names such as 0.png are in many folders
+
+
+def image_files(given: Path) -> list[Path]:
+    """The file itself, or the images below a folder, sorted; ValueError if it has none."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES) and path.is_file())
+    if not found:
+        raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
+    return found
 
 
 def image_paths(store: ImageStore) -> list[str]:

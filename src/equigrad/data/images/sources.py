@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from equigrad.data.images.decoding import to_rgb
-from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.folders import image_files
 from equigrad.data.images.stores import read_image
 
 OneImage = str | os.PathLike[str] | Image.Image | NDArray[np.uint8] | Tensor
@@ -37,16 +37,6 @@ class ImageSource:
             return self.pixels
         assert self.path is not None
         return read_image(self.path)
-
-
-def image_files(given: Path) -> list[Path]:
-    """The file itself, or the images below a folder, sorted; ValueError if it has none."""
-    if not given.is_dir():
-        return [given]
-    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES) and path.is_file())
-    if not found:
-        raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
-    return found
 
 
 def image_sources(images: Iterable[OneImage]) -> Iterator[ImageSource]:

@@ -83,6 +83,17 @@ def store_exists(root: Path) -> bool:
     return root.exists() or zip_parts(root) is not None
 
 
+def check_exists(path: Path, expected: str) -> None:
+    """FileNotFoundError if there is no such folder, file or archive."""
+    if not store_exists(path):
+        raise FileNotFoundError(f"{path}: no such {expected}")
+
+
+def check_source(path: Path, setting: str) -> None:
+    """The same, with the setting that names another."""
+    check_exists(path, f"file or folder; name yours with --set {setting}=…")
+
+
 def _top_folders(store: "ZipStore") -> str:
     found = sorted({path.partition("/")[0] for path in store.paths() if "/" in path})
     if not found:

@@ -16,7 +16,7 @@ from equigrad.data.images.lists import ImageList
 from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.published_lists import Benchmark, read_published
 from equigrad.data.images.readers import read_images
-from equigrad.data.images.stores import ArrayStore, store_exists
+from equigrad.data.images.stores import ArrayStore, check_source
 
 _TEST_SHARE = 0.2
 
@@ -95,8 +95,8 @@ class OwnImages:
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Read both sets; the test set has the categories of the training set."""
         for name, source in (("data.train", self.train), ("data.test", self.test)):
-            if source is not None and not store_exists(source):
-                raise FileNotFoundError(f"{source}: no such list or folder; name yours with --set {name}=…")
+            if source is not None:
+                check_source(source, name)
         train = read_images(self.train, self.root)
         if self.test is None:
             train, test = _without_held_out(train)
@@ -168,8 +168,8 @@ class ManyLabels:
     def load(self) -> tuple[ImageDataset, ImageDataset]:
         """Read both sets; the test set has the categories of the training set."""
         for name, source in (("data.train", self.train), ("data.test", self.test)):
-            if source is not None and not source.exists():
-                raise FileNotFoundError(f"{source}: no such file or folder; name yours with --set {name}=…")
+            if source is not None:
+                check_source(source, name)
         train = read_multi_label(self.train, self.root)
         if self.test is None:
             train, test = held_out(train, _TEST_SHARE)

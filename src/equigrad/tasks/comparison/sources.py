@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.sources import detection_layout
 from equigrad.data.images.multi_label import FILE, has_label_file
-from equigrad.data.images.stores import ZipStore
+from equigrad.data.images.stores import ZipStore, check_exists, zip_parts
 from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.detection.data import CocoFiles
 from equigrad.tasks.segmentation.data import LabelFolders
@@ -44,8 +44,7 @@ def find_source(data: Path, named: NamedFiles, task: TaskName | None = None) -> 
     Raises:
         ValueError, OSError: one line on what is missing.
     """
-    if not data.exists():
-        raise FileNotFoundError(f"{data}: no such file or folder of data")
+    check_exists(data, "file or folder of data")
     if task == "multi_label" or (task is None and _has_many_labels(data)):
         return "multi_label", _many_labels(data, named)
     if data.suffix == ".json":
@@ -74,8 +73,7 @@ def _annotated(data: Path, named: NamedFiles, task: TaskName | None) -> tuple[Ta
     if task in ("classification", "semantic_segmentation"):
         raise ValueError(f"{data}: {task} needs folders of images, not an annotation file")
     images = named.images or data.parent / "images"
-    if not images.exists():
-        raise FileNotFoundError(f"{images}: no such folder of images; name that of {data} with --images FOLDER")
+    check_exists(images, f"folder of images; name that of {data} with --images FOLDER")
     if task is None:
         task = "detection" if read_coco(data).segmentations is None else "instance_segmentation"
     return task, CocoFiles(data, named.test, images)
@@ -111,11 +109,9 @@ def _many_labels(data: Path, named: NamedFiles) -> ManyLabels:
 def _images(data: Path, named: NamedFiles, folders: set[str]) -> OwnImages:
     split = next((name for name in _TEST_FOLDERS if {"train", name} <= folders), None)
     if split is None or named.test is not None:
-        train = data / "train" if "train" in folders and len(_top(folders)) == 1 and data.is_dir() else data
+        train = data / "train" if "train" in folders and len(_top(folders)) == 1 else data
         is_cifar = any((data / name).exists() for name in ("batches.meta.txt", "fine_label_names.txt"))
         return OwnImages(train, data if is_cifar and named.test is None else named.test, named.root)
-    if not data.is_dir():
-        raise ValueError(f"{data}: holds the folders train and {split}; unpack it and name the folder")
     return OwnImages(data / "train", data / split)
 
 
@@ -142,7 +138,8 @@ def _label_folders(data: Path, named: NamedFiles, folders: set[str]) -> LabelFol
 
 
 def _names_of(data: Path) -> Path:
-    folder = data if data.is_dir() else data.parent
+    archive = zip_parts(data)
+    folder = data if archive is None else archive[0].parent
     found = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
     if found is None:
         raise FileNotFoundError(
@@ -158,9 +155,10 @@ def _folders(data: Path) -> set[str]:
         tops = [path for path in data.iterdir() if path.is_dir()]
         below = [path for top in tops if top.name in ("train", *_TEST_FOLDERS) for path in top.iterdir()]
         return {path.relative_to(data).as_posix() for path in (*tops, *below) if path.is_dir()}
-    if data.suffix != ".zip":
+    archive = zip_parts(data)
+    if archive is None:
         return set()
-    parts = [path.split("/")[:-1] for path in ZipStore(data).paths()]
+    parts = [path.split("/")[:-1] for path in ZipStore(*archive).paths()]
     return {"/".join(part[:depth]) for part in parts for depth in (1, 2) if len(part) >= depth}
 
 

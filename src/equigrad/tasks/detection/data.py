@@ -19,7 +19,7 @@ from equigrad.data.glyphs.layout import GlyphData
 from equigrad.data.glyphs.scenes import SCENE
 from equigrad.data.glyphs.writing import MANIFEST
 from equigrad.data.held_out import held_out
-from equigrad.data.images.stores import store_exists
+from equigrad.data.images.stores import check_source
 from equigrad.evaluation.detection.evaluator import DetectionEvaluator, Protocol as Benchmark
 from equigrad.evaluation.detection.openimages import OpenImagesEvaluator
 
@@ -88,9 +88,10 @@ class CocoFiles:
         """Read the annotations of both sets; without a test file a share of the training images is held out."""
         for field in ("train", "test", "images", "test_images"):
             path: Path | None = getattr(self, field)
-            if path is not None and not store_exists(path):
-                raise FileNotFoundError(f"{path}: no such file or folder; name yours with --set data.{field}=…")
-            if path is not None and field in ("train", "test") and path.is_dir():
+            if path is None:
+                continue
+            check_source(path, f"data.{field}")
+            if field in ("train", "test") and path.is_dir():
                 raise ValueError(
                     f"{path}: a folder, but data.{field} is an annotation file (.json), which `equigrad data convert` "
                     f"makes of folders of YOLO and VOC; images are --set data.images={path}"
