@@ -196,6 +196,17 @@ def watching_rank(rank, folder):
     assert_close(meter.statistics.positive, 2 * positive, atol=1e-6, rtol=1e-6)
     assert_close(meter.statistics.negative, 2 * negative, atol=1e-6, rtol=1e-6)
     assert meter.recognition.seen.tolist() == (2 * labels.bincount(minlength=5)).tolist()
+    sent = torch.stack([gradient.double()[labels == category].abs().sum(0) for category in range(5)]).fill_diagonal_(0.0)
+    own = meter.senders.sums.clone()
+    for _ in range(2):  # to ask for it changes nothing
+        assert_close(meter.senders.mean_over_ranks().sums[0, :5].double(), 2 * sent, atol=1e-6, rtol=1e-5)
+        drowned = {row.index: row.drowned_by for row in meter.table(num_senders=5, all_ranks=True) if row.drowned_by}
+    assert drowned
+    for receiver, senders in drowned.items():
+        shares = (sent / negative)[:, receiver]
+        assert_close(torch.tensor([shares[int(name)] for name, _ in senders]), shares.sort(descending=True)[0][: len(senders)])
+        assert sum(share for _, share in senders) == pytest.approx(1.0, rel=1e-5)
+    assert torch.equal(meter.senders.sums, own)
     dist.destroy_process_group()
 
 
