@@ -131,9 +131,7 @@ class GradientMeter(nn.Module):
         if self.senders is not None:
             self.senders.add(gradient, samples, factor)
 
-    def table(
-        self, view: View = "cumulative", *, num_senders: int = 3, all_ranks: bool = False
-    ) -> list[CategoryRow]:
+    def table(self, view: View = "cumulative", *, num_senders: int = 3, all_ranks: bool = False) -> list[CategoryRow]:
         """A row for each category: count seen, positive, negative, ratio, recognition, state, and what drowns it.
 
         Args:
@@ -148,9 +146,7 @@ class GradientMeter(nn.Module):
                 "computed from"
             )
         senders = self.senders.mean_over_ranks() if all_ranks and self.senders is not None else self.senders
-        return category_rows(
-            self.names, self.statistics.view(view), self.recognition, senders, num_senders=num_senders
-        )
+        return category_rows(self.names, self.statistics.view(view), self.recognition, senders, num_senders=num_senders)
 
     def to_json(self, file: str | Path | None = None, *, view: View = "cumulative") -> str:
         """The table as JSON, also written to a file if one is named."""
