@@ -1,6 +1,7 @@
 """Which number of a training run tells that a category is not learnt? Its rank correlation with what comes out.
 
     python benchmarks/indicators.py --caltech DATA/caltech101
+    python benchmarks/indicators.py --omniglot characters --half-lives --data "glyphs, seed 1" Omniglot "LVIS counts, seed 1"
 
 Runs CE, Softmax-EQL, BCE and Sigmoid-EQL on glyphs (the demo), Caltech-101-LT on frozen features, features with the
 counts of LVIS v1, and detection, about half an hour on one idle core, and keeps what each run gave in `indicators/`.
@@ -9,6 +10,8 @@ For each candidate it prints Spearman's correlation with the test accuracy (or A
     within   over the categories of a run, mean of the four losses: the training count is hard to beat here
     across   over the categories of all four runs together: a threshold must mean the same for every loss
     change   of its change with the change of accuracy, from CE to Softmax-EQL and from BCE to Sigmoid-EQL, mean of both
+
+`--half-lives` prints the share of samples won with other half-lives in place of the other candidates.
 """
 
 import argparse
@@ -24,7 +27,9 @@ Floats = NDArray[np.float64]
 METHODS = ("ce", "softmax_eql", "bce", "sigmoid_eql")
 PAIRS = (("ce", "softmax_eql"), ("bce", "sigmoid_eql"))
 HALF_LIFE = 100.0
+HALF_LIVES = (10.0, 20.0, 50.0, 200.0, 500.0)
 COLUMNS = ("within", "across", "change")
+_OTHER = "samples won, half-life "
 
 
 def candidates(run: WatchedRun) -> dict[str, Floats]:
@@ -63,14 +68,15 @@ def candidates(run: WatchedRun) -> dict[str, Floats]:
         "samples won, whole training": mean("win", whole),
         "samples won, last fifth": mean("win", last),
         "samples won, recent samples": recent(run, "win"),
+        **{f"{_OTHER}{half_life:.0f}": recent(run, "win", half_life) for half_life in HALF_LIVES},
     }
 
 
-def recent(run: WatchedRun, name: str) -> Floats:
-    """Mean over the samples of a category, of which an earlier one counts half after 100 more."""
+def recent(run: WatchedRun, name: str, half_life: float = HALF_LIFE) -> Floats:
+    """Mean over the samples of a category, of which an earlier one counts half after so many more."""
     seen, sums = np.zeros_like(run.counts), np.zeros_like(run.counts)
     for number, value in zip(run.steps["seen"], run.steps[name], strict=True):
-        kept = 0.5 ** (number / HALF_LIFE)
+        kept = 0.5 ** (number / half_life)
         seen, sums = seen * kept + number, sums * kept + value
     return over(sums, seen)
 
@@ -109,7 +115,7 @@ def measured(data: str, method: str, arguments: argparse.Namespace) -> dict[str,
     """Candidates and accuracy of a run, from the folder if it has them."""
     file = arguments.folder / f"{data.replace(' ', '_')}_{method}.npz"
     if not file.exists():
-        run = data_sets(arguments.caltech, arguments.folder)[data](method)
+        run = data_sets(arguments.caltech, arguments.omniglot, arguments.folder)[data](method)
         file.parent.mkdir(parents=True, exist_ok=True)
         np.savez(file, **{"accuracy": run.accuracy, **candidates(run)})  # type: ignore[arg-type]
     return dict(np.load(file))
@@ -118,12 +124,15 @@ def measured(data: str, method: str, arguments: argparse.Namespace) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--caltech", type=Path, metavar="FOLDER", help="train_lt100.txt, test.txt and images.zip")
+    parser.add_argument("--omniglot", type=Path, metavar="FOLDER", help="a long-tailed `train` and `test`")
+    parser.add_argument("--half-lives", action="store_true", help="compare half-lives alone")
     parser.add_argument("--folder", type=Path, default=Path("indicators"), help="for what the runs gave")
     parser.add_argument("--data", nargs="+", metavar="NAME", help="only these data sets")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="run these alone, no table")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    names = arguments.data or list(data_sets(arguments.caltech, arguments.folder))
+    photographs = [] if arguments.caltech is None else ["Caltech-101-LT"]
+    names = arguments.data or ["glyphs", *photographs, "LVIS counts", "detection"]
     found = {data: {method: measured(data, method, arguments) for method in arguments.methods} for data in names}
     if set(arguments.methods) != set(METHODS):
         return
@@ -131,7 +140,8 @@ def main() -> None:
     table = {
         name: [value for runs in found.values() for value in correlations(runs, name)]
         for name in first
-        if name != "accuracy"
+        if name != "accuracy" and (name.startswith("samples won") or not arguments.half_lives)
+        if arguments.half_lives or not name.startswith(_OTHER)
     }
     print("| candidate | " + " | ".join(f"{data}: {column}" for data in names for column in COLUMNS) + " | mean |")
     print("| --- |" + " --- |" * (3 * len(names) + 1))

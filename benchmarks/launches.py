@@ -103,6 +103,21 @@ def count(name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32)
         return Counts(in_forward.count + num_kernels, in_backward.count + len(launches) - num_kernels)
 
 
+def count_meter(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Counts:
+    """Launches that a `GradientMeter` adds to a step of any loss: in `watch`, and when backward is at the logits."""
+    with FakeTensorMode(), torch.device("cuda"):
+        meter = equigrad.GradientMeter(shape[1])
+        logits = torch.empty(shape, dtype=dtype, requires_grad=True)
+        labels = torch.zeros(shape[0], *shape[2:], dtype=torch.int64)
+        with CountedOperations() as in_forward:
+            meter.watch(logits, labels)
+        gradient = torch.empty_like(logits)
+        (hook,) = logits._backward_hooks.values()  # type: ignore[union-attr]
+        with CountedOperations() as in_backward:
+            hook(gradient)  # autograd itself would look for the device
+    return Counts(in_forward.count, in_backward.count)
+
+
 def least_milliseconds(shape: tuple[int, ...], card: str, element_size: int = 4) -> float:
     """Logits read once, gradient written once, and read and written once more by backward."""
     return 1e3 * 4 * torch.Size(shape).numel() * element_size / BANDWIDTH[card]
@@ -124,6 +139,8 @@ def main() -> None:
             counts = count(name, shape)
             cells.append(f"{counts.forward}" if counts.backward is None else f"{counts.forward} + {counts.backward}")
         print(f"| {name} | {' | '.join(cells)} |")
+    added = [count_meter(shape) for shape in shapes]
+    print(f"| a `GradientMeter` adds | {' | '.join(f'{counts.forward} + {counts.backward}' for counts in added)} |")
     print("\nLeast time of a step in ms, float32: 4 times the logits over the bandwidth of the card\n")
     print(f"| card | {' | '.join(parsed.shapes)} |")
     print("|---" * (len(shapes) + 1) + "|")

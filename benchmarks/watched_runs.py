@@ -90,10 +90,11 @@ class Recorder:
         return WatchedRun(steps, accuracy, np.asarray(counts, dtype=np.float64), norms, steps_per_epoch)
 
 
-def glyphs(method: str) -> WatchedRun:
+def glyphs(method: str, seed: int = 0) -> WatchedRun:
     """The recipes of the demo: 40 categories, 300 down to 3 images."""
     recipe = getattr(tiny, method)()
-    fabric = launch(seed=0)
+    recipe = replace(recipe, data=replace(recipe.data, seed=seed))
+    fabric = launch(seed=seed)
     train, test = recipe.data.load()
     model = classification_run.build_model(recipe, train.category_counts, train.class_names)
     recorder = Recorder(model.classification_loss, len(train.class_names), method)
@@ -109,9 +110,9 @@ def glyphs(method: str) -> WatchedRun:
     return recorder.run(accuracy, train.category_counts, model.classifier.weight, training.steps_per_epoch)
 
 
-def caltech(method: str, folder: Path, epochs: int = 60) -> WatchedRun:
-    """A linear layer on features of a frozen EfficientNet-Lite0: 101 categories, 200 down to 2 images."""
-    train, test = _caltech_features(folder)
+def frozen(method: str, source: OwnImages, epochs: int = 60) -> WatchedRun:
+    """A linear layer on features of a frozen EfficientNet-Lite0."""
+    train, test = _features(source)
     counts, settings = train.category_counts.numpy(), METHODS[method][1]  # type: ignore[index]
     torch.manual_seed(0)
     category_counts = CategoryCounts(counts, counts)
@@ -131,18 +132,17 @@ def caltech(method: str, folder: Path, epochs: int = 60) -> WatchedRun:
 
 
 @cache
-def _caltech_features(folder: Path) -> list[FeatureDataset]:
-    source = OwnImages(folder / "train_lt100.txt", folder / "test.txt", folder / "images.zip")
+def _features(source: OwnImages) -> list[FeatureDataset]:
     backbone, cached = EfficientNetLite0(PACKAGE), Path("comparison", "features")
     whole = [ImageDataset(images.images, whole_image_transform()) for images in source.load()]
     return [cache_features(backbone, images, cached, batch_size=16) for images in whole]
 
 
-def lvis_counts(method: str, num_steps: int = 400) -> WatchedRun:
+def lvis_counts(method: str, num_steps: int = 400, seed: int = 0) -> WatchedRun:
     """A linear layer on Gaussian clouds with the instance counts of LVIS v1: 1,203 categories."""
     frequencies = torch.as_tensor(load_frequencies("lvis_v1").instance_counts).double()
     num_classes = len(frequencies)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     centres = 0.3 * torch.randn(num_classes, 128)
     criterion = METHODS[method][1].loss.build(CategoryCounts(*(frequencies.long().numpy(),) * 2))  # type: ignore[index]
     classifier = nn.Linear(128, num_classes)
@@ -157,7 +157,7 @@ def lvis_counts(method: str, num_steps: int = 400) -> WatchedRun:
         criterion(classifier(centres[labels] + torch.randn(512, 128)), labels).backward()
         optimizer.step()
         schedule.step()
-    torch.manual_seed(1)
+    torch.manual_seed(seed + 1)
     labels = torch.arange(num_classes)
     with torch.no_grad():
         won = [classifier(centres + torch.randn(num_classes, 128)).argmax(1) == labels for _ in range(10)]
@@ -196,8 +196,18 @@ def detection(method: str, folder: Path, num_steps: int = 500) -> WatchedRun:
     return recorder.run(accuracy, categories.counts.instances, layer.weight, training.steps_per_epoch)
 
 
-def data_sets(caltech_folder: Path | None, folder: Path) -> dict[str, Callable[[str], WatchedRun]]:
-    """What is trained, from the name of a method to a run; without its folder, not Caltech-101-LT."""
-    with_photographs = {} if caltech_folder is None else {"Caltech-101-LT": partial(caltech, folder=caltech_folder)}
-    objects = partial(detection, folder=folder)
-    return {"glyphs": glyphs, **with_photographs, "LVIS counts": lvis_counts, "detection": objects}
+def data_sets(caltech: Path | None, omniglot: Path | None, folder: Path) -> dict[str, Callable[[str], WatchedRun]]:
+    """What is trained, from the name of a method to a run; photographs and drawings if their folders are given."""
+    found: dict[str, Callable[[str], WatchedRun]] = {
+        "glyphs": glyphs,
+        "LVIS counts": lvis_counts,
+        "detection": partial(detection, folder=folder),
+        "glyphs, seed 1": partial(glyphs, seed=1),
+        "LVIS counts, seed 1": partial(lvis_counts, seed=1),
+    }
+    if caltech is not None:  # 101 categories, 200 down to 2 images
+        lists = OwnImages(caltech / "train_lt100.txt", caltech / "test.txt", caltech / "images.zip")
+        found["Caltech-101-LT"] = partial(frozen, source=lists)
+    if omniglot is not None:
+        found["Omniglot"] = partial(frozen, source=OwnImages(omniglot / "train", omniglot / "test"))
+    return found

@@ -4,12 +4,15 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from benchmarks.launches import count_meter
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 import equigrad
 from equigrad import BACKGROUND, IGNORE, GradientMeter
+from host_copies import HostCopies
 from quick_processes import run_ranks
 
 
@@ -182,6 +185,29 @@ def test_micro_batches_add_up_to_the_joined_batch_and_one_batch_makes_them_one_u
     assert parts.statistics.updates == 1
 
 
+@pytest.mark.parametrize("shape", [(32, 1000), (1024, 1203), (64, 8142), (2, 150, 512, 512)])
+def test_on_a_device_it_launches_a_bounded_number_and_nothing_waits(shape):
+    counts = count_meter(shape)  # the host that waits for a fake tensor raises an error
+    assert counts.forward <= 45
+    assert counts.backward <= 70
+
+
+@pytest.mark.parametrize("options", [lambda loss: {}, lambda loss: {"loss": loss}, lambda loss: {"scale": 2.0}])
+@pytest.mark.parametrize("targets", ["labels", "multi-label"])
+def test_it_copies_nothing_between_host_and_device(options, targets):
+    with FakeTensorMode(), torch.device("cuda"):
+        meter, logits = GradientMeter(20), torch.empty(8, 20, requires_grad=True)
+        labels = torch.zeros(8, dtype=torch.int64) if targets == "labels" else torch.zeros(8, 20)
+        with HostCopies() as copies:
+            loss = logits.sum()
+            meter.watch(logits, labels, **options(loss))
+            for tensor in (loss, logits):
+                for hook in (tensor._backward_hooks or {}).values():
+                    hook(torch.empty_like(tensor))
+    assert meter.statistics.updates == 1
+    assert copies.found == []
+
+
 def watching_rank(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     features, labels = next(batches())
@@ -196,6 +222,19 @@ def watching_rank(rank, folder):
     assert_close(meter.statistics.positive, 2 * positive, atol=1e-6, rtol=1e-6)
     assert_close(meter.statistics.negative, 2 * negative, atol=1e-6, rtol=1e-6)
     assert meter.recognition.seen.tolist() == (2 * labels.bincount(minlength=5)).tolist()
+    sizes = gradient.abs().double()
+    sent = torch.stack([sizes[labels == category].sum(0) for category in range(5)]).fill_diagonal_(0.0)
+    own = meter.senders.sums.clone()
+    for _ in range(2):  # to ask for it changes nothing
+        assert_close(meter.senders.mean_over_ranks().sums[0, :5].double(), 2 * sent, atol=1e-6, rtol=1e-5)
+        drowned = {row.index: row.drowned_by for row in meter.table(num_senders=5, all_ranks=True) if row.drowned_by}
+    assert drowned
+    for receiver, senders in drowned.items():
+        shares = (sent / negative)[:, receiver]
+        largest = shares.sort(descending=True).values[: len(senders)]
+        assert_close(torch.stack([shares[int(name)] for name, _ in senders]), largest)
+        assert sum(share for _, share in senders) == pytest.approx(1.0, rel=1e-5)
+    assert torch.equal(meter.senders.sums, own)
     dist.destroy_process_group()
 
 

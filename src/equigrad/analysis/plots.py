@@ -282,13 +282,13 @@ def save_figure(figure: "Figure", file: str | Path) -> None:
 
 
 def _choose_fonts(figure: "Figure") -> None:
-    """Matplotlib would draw a box for each letter that its own font does not have."""
+    """Matplotlib would draw a box for each letter that its own font does not have; it cannot draw emoji in colour."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         if not is_in_default_font(text.get_text()):
-            shown = legible(text.get_text())
+            shown = legible(text.get_text(), with_emoji=False)
             text.set_text(shown)
             text.set_fontproperties(FontProperties(fname=font_file(shown), size=text.get_fontsize()))

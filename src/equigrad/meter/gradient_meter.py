@@ -131,21 +131,22 @@ class GradientMeter(nn.Module):
         if self.senders is not None:
             self.senders.add(gradient, samples, factor)
 
-    def table(self, view: View = "cumulative", *, num_senders: int = 3) -> list[CategoryRow]:
+    def table(self, view: View = "cumulative", *, num_senders: int = 3, all_ranks: bool = False) -> list[CategoryRow]:
         """A row for each category: count seen, positive, negative, ratio, recognition, state, and what drowns it.
 
         Args:
             view: whose gradients the rows have.
             num_senders: most categories in `drowned_by`.
+            all_ranks: `drowned_by` is about the samples of all ranks and not of this one alone. Then every rank must
+                ask for the table, and the table of senders is summed once. Everything else is of all ranks anyway.
         """
         if self._num_watched and not self.statistics.updates:
             raise ValueError(
                 "no gradient arrived at the watched logits: call watch before backward, on the tensor that the loss is "
                 "computed from"
             )
-        return category_rows(
-            self.names, self.statistics.view(view), self.recognition, self.senders, num_senders=num_senders
-        )
+        senders = self.senders.mean_over_ranks() if all_ranks and self.senders is not None else self.senders
+        return category_rows(self.names, self.statistics.view(view), self.recognition, senders, num_senders=num_senders)
 
     def to_json(self, file: str | Path | None = None, *, view: View = "cumulative") -> str:
         """The table as JSON, also written to a file if one is named."""

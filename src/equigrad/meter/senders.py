@@ -6,11 +6,14 @@ categories). That is never less than the truth, and exceeds it by more than e / 
 gradient with a probability below e^-2 = 14 %.
 """
 
+import copy
+
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from equigrad.meter.samples import Samples
-from equigrad.statistics import ExactModule
+from equigrad.statistics import ExactModule, is_distributed, sum_over_ranks
 
 MAX_EXACT = 2048
 _NUM_ROWS = 512
@@ -71,6 +74,13 @@ class SenderTable(ExactModule):
         best = sent.topk(min(count, self.num_classes))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [(sender, amount) for sender, amount in pairs if amount > 0]
+
+    def mean_over_ranks(self) -> "SenderTable":
+        """What all ranks have seen, in one collective that every rank must take part in; this table stays as it is."""
+        merged = copy.deepcopy(self)
+        sum_over_ranks(merged.sums)
+        merged.sums.div_(dist.get_world_size() if is_distributed() else 1)
+        return merged
 
     def reset(self) -> None:
         """Forget everything."""

@@ -4,10 +4,9 @@ import pytest
 import torch
 from benchmarks.launches import OURS, count
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from equigrad.losses.kernels import launch
+from host_copies import HostCopies
 from losses.all_losses import CASES
 
 
@@ -26,21 +25,6 @@ def test_the_plain_device_path_launches_a_bounded_number(monkeypatch, name):
     bound = 600 if "objectness" in name else 400
     assert count(name, (4, 150, 512, 512)).forward < bound
     assert count(name, (4, 150, 2048, 2048)).forward < bound
-
-
-class HostCopies(TorchDispatchMode):
-    """Lists copies between host and device: for each of them the host waits."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
-        result = operation(*arguments, **(options or {}))
-        tensors = [value for value in tree_leaves((arguments, options, result)) if isinstance(value, torch.Tensor)]
-        if "copy" in operation.name() and len({tensor.device.type for tensor in tensors}) == 2:
-            self.found.append(operation.name())
-        return result
 
 
 # Fake tensors can neither be drawn with a generator of the host nor be handed to `torch.autograd.grad`.

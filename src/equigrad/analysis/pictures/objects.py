@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from equigrad.analysis.pictures.label_layout import Box, LabelLayout, Size
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS, draw_legend, scaled
-from equigrad.analysis.pictures.text import fitted, font
+from equigrad.analysis.pictures.text import draw_text, fitted, text_width
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw
 
 GROUPS = ("frequent", "common", "rare")
 """In the order of drawing: later groups are on top, and within a group small objects are on top of large ones."""
@@ -40,7 +39,7 @@ class DetectedObject(NamedTuple):
 
 def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
     """The image, enlarged if it is small, with its objects and a legend that counts them by group."""
-    from PIL import Image, ImageDraw
+    from PIL import Image
 
     shown = scaled(image, _IMAGE_SIZE)
     text_size = max(max(shown.size) // 64, 13)
@@ -49,11 +48,10 @@ def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
     boxes = [_scaled_box(found.box, image.size, shown.size) for found in ordered]
     canvas = Image.new("RGB", (area[0], area[1] + 2 * text_size), "white")
     canvas.paste(outlined(image, objects, _IMAGE_SIZE))
-    draw = ImageDraw.Draw(canvas)
-    _draw_names(draw, ordered, boxes, area, min(text_size, _label_size(len(objects), area)))
+    _draw_names(canvas, ordered, boxes, area, min(text_size, _label_size(len(objects), area)))
     counts = Counter(found.group for found in objects)
     legend = {group: f"{group} {counts[group]}" for group in GROUPS}
-    draw_legend(draw, legend, (text_size // 2, area[1] + text_size // 3), text_size)
+    draw_legend(canvas, legend, (text_size // 2, area[1] + text_size // 3), text_size)
     return canvas
 
 
@@ -114,21 +112,24 @@ def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _draw_names(
-    draw: "ImageDraw", objects: Sequence[DetectedObject], boxes: Sequence[Box], area: Size, text_size: int
+    image: "Image", objects: Sequence[DetectedObject], boxes: Sequence[Box], area: Size, text_size: int
 ) -> None:
     """A label for each object. Positions are chosen from the last object to the first: rare and small ones first."""
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(image)
     texts = [_label(found, area[0] // 2, text_size) for found in objects]
     layout = LabelLayout(area, text_size * 4 // 3)
     positions: list[Box] = []
     for text, box in zip(reversed(texts), reversed(boxes), strict=True):
-        width = round(font(text, text_size).getlength(text)) + text_size // 2
+        width = round(text_width(text, text_size)) + text_size // 2
         positions.append(layout.place(width, box))
     for found, text, box, position in zip(objects, texts, boxes, reversed(positions), strict=True):
         colour = GROUP_COLOURS[found.group]
         draw.line(_shortest_link(box, position), fill=colour, width=2)
         draw.rectangle((position[0], position[1], position[2] - 1, position[3] - 1), fill=colour, outline="white")
         middle = (position[0] + text_size // 4, (position[1] + position[3]) // 2)
-        draw.text(middle, text, fill="white", font=font(text, text_size), anchor="lm")
+        draw_text(image, middle, text, text_size, "white", is_middle=True)
 
 
 def _label_size(num_objects: int, area: Size) -> int:
@@ -139,7 +140,7 @@ def _label_size(num_objects: int, area: Size) -> int:
 
 def _label(found: DetectedObject, width: int, text_size: int) -> str:
     score = f" {found.score:.2f}"
-    return fitted(found.name, width - font(score, text_size).getlength(score), text_size) + score
+    return fitted(found.name, width - text_width(score, text_size), text_size) + score
 
 
 def _shortest_link(box: Box, label: Box) -> Box:

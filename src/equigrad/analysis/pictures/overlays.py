@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from equigrad.analysis.pictures.colours import Colours, distinct_colours
 from equigrad.analysis.pictures.predictions import scaled
 from equigrad.analysis.pictures.side_by_side import side_by_side
-from equigrad.analysis.pictures.text import category_text, fitted, font
+from equigrad.analysis.pictures.text import category_text, draw_text, fitted, text_width
 from equigrad.files import write_atomically
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _with_legend(
     from PIL import Image, ImageDraw
 
     size = max(picture.width // 80, 14)
-    longest = max((font(text, size).getlength(text) for _, text in entries), default=0)
+    longest = max((text_width(text, size) for _, text in entries), default=0)
     row_height, entry_width = size * 3 // 2, max(_ENTRY_WIDTH * size // 14, round(longest) + 3 * size)
     entry_width = max(min(entry_width, picture.width), _ENTRY_WIDTH * size // 14)
     num_columns = max(picture.width // entry_width, 1)
@@ -195,5 +195,5 @@ def _with_legend(
             edge = "black" if label in rare else "#9ca3af" if is_clear else fill
             draw.rectangle((left, top, left + size, top + size), fill=fill, outline=edge, width=2)
         shown = fitted(text, entry_width - 2 * size, size)
-        draw.text((left + size * 3 // 2, top + size // 2), shown, fill="#111827", font=font(shown, size), anchor="lm")
+        draw_text(canvas, (left + size * 3 // 2, top + size // 2), shown, size, "#111827", is_middle=True)
     return canvas

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from equigrad.analysis.pictures.text import fitted, font
+from equigrad.analysis.pictures.text import draw_text, fitted, text_width
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw
 
 # Okabe and Ito's blue, green and vermilion for head, middle and tail, distinct for every kind of colour vision.
 GROUP_COLOURS = {
@@ -31,7 +30,7 @@ class RankedLabel(NamedTuple):
 
 def draw_labels(image: "Image", labels: Sequence[RankedLabel]) -> "Image":
     """The image with its best categories beside it, best first: names, scores and bars in the colour of the group."""
-    from PIL import Image, ImageDraw
+    from PIL import Image
 
     shown = scaled(image, _IMAGE_SIZE)
     found = {label.group for label in labels}
@@ -40,11 +39,10 @@ def draw_labels(image: "Image", labels: Sequence[RankedLabel]) -> "Image":
     height = max(shown.height, panel_height) + 2 * _MARGIN
     canvas = Image.new("RGB", (shown.width + _PANEL_WIDTH + 3 * _MARGIN, height), "white")
     canvas.paste(shown, (_MARGIN, _MARGIN))
-    draw = ImageDraw.Draw(canvas)
     left = shown.width + 2 * _MARGIN
     for row, label in enumerate(labels):
-        _draw_label(draw, label, left, _MARGIN + row * _ROW_HEIGHT)
-    draw_legend(draw, entries, (left, _MARGIN + len(labels) * _ROW_HEIGHT), 15)
+        _draw_label(canvas, label, left, _MARGIN + row * _ROW_HEIGHT)
+    draw_legend(canvas, entries, (left, _MARGIN + len(labels) * _ROW_HEIGHT), 15)
     return canvas
 
 
@@ -61,30 +59,35 @@ def scaled(image: "Image", longest: int) -> "Image":
     return image.resize(size, Resampling.LANCZOS)
 
 
-def draw_legend(draw: "ImageDraw", entries: Mapping[str, str], corner: tuple[int, int], size: int) -> None:
+def draw_legend(image: "Image", entries: Mapping[str, str], corner: tuple[int, int], size: int) -> None:
     """A square in the colour of each group and a text beside it, in one row.
 
     Args:
-        draw: what the legend is drawn with.
+        image: what the legend is drawn on.
         entries: text by group.
         corner: left and top of the legend.
         size: text size in pixels.
     """
-    left, top = corner
+    from PIL import ImageDraw
+
+    draw, (left, top) = ImageDraw.Draw(image), corner
     side, gap = size * 4 // 5, size // 4
     for group, text in entries.items():
         draw.rectangle((left, top + gap, left + side, top + gap + side), fill=GROUP_COLOURS[group])
-        draw.text((left + side + 2 * gap, top), text, fill=_TEXT, font=font(text, size))
-        left += side + 2 * gap + round(font(text, size).getlength(text)) + size
+        draw_text(image, (left + side + 2 * gap, top), text, size, _TEXT)
+        left += side + 2 * gap + round(text_width(text, size)) + size
 
 
-def _draw_label(draw: "ImageDraw", label: RankedLabel, left: int, top: int) -> None:
+def _draw_label(image: "Image", label: RankedLabel, left: int, top: int) -> None:
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(image)
     colour, right = GROUP_COLOURS[label.group], left + _PANEL_WIDTH
     score = f"{100 * label.score:.1f} %"
-    score_width = font(score, 18).getlength(score)
+    score_width = text_width(score, 18)
     name = fitted(label.name, _PANEL_WIDTH - score_width - _MARGIN, 18)
-    draw.text((left, top), name, fill=colour, font=font(name, 18))
-    draw.text((right - score_width, top), score, fill=_TEXT, font=font(score, 18))
+    draw_text(image, (left, top), name, 18, colour)
+    draw_text(image, (right - score_width, top), score, 18, _TEXT)
     bar = (left, top + 28, right, top + 38)
     draw.rounded_rectangle(bar, radius=4, fill=_TRACK)
     width = round(_PANEL_WIDTH * min(max(label.score, 0.0), 1.0))
