@@ -25,7 +25,7 @@ def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, NDAr
     """The arrays of an `.npz` file.
 
     Args:
-        file: which exists.
+        file: an existing file.
         names: of the arrays to read; None reads all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The error a user is meant to read."""
+"""Errors that are shown to the user in one line."""
 
 import os
 
@@ -10,7 +10,7 @@ class EngineError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text without line breaks, and without anything else that a terminal would obey.
+    """An error's text without line breaks and other control characters.
 
     An error of the system is `file: No such file or directory`, without its number.
     """

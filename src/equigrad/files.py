@@ -1,6 +1,7 @@
 """Atomic writes: after a crash a file is complete or missing, never half written. Locks that end with their process.
 
-What a killed process leaves is hidden, named after its id, and removed by the next process that writes in that folder.
+Temporary files of a killed process are hidden and have its id in their name. The next process that writes in that
+folder removes them.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ def atomic_write(file: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces `file` when everything written has reached the disk.
 
     Raises:
-        OSError: with the name of the file, when it cannot be written, whatever the writer made of that error.
+        OSError: the file cannot be written; the message names it, whatever the writer raised.
     """
     _tidy_once(file.parent.absolute())
     # With the process id in the name, two processes that write the same file do not mix.
@@ -52,7 +53,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=prefix, suffix=TEMPORARY_SUFFIX, dir=folder.parent))
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
-        with suppress(OSError):  # where files cannot be locked, nobody removes it either
+        with suppress(OSError):  # without file locks, no process removes it either
             try_lock(descriptor)
         fresh = temporary / "data"
         fresh.mkdir()
@@ -65,7 +66,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """An error of the disk inside gets the name of the file; the system gives none, or that of the temporary file."""
+    """Put the name of the file into an OSError raised inside, which has none or that of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -103,7 +104,7 @@ def remove_temporary_files(folder: Path) -> None:
 
 @cache
 def _tidy_once(folder: Path) -> None:
-    """The first write of a process tidies the folder; to list it for each of thousands of files would take long."""
+    """Remove temporary files before the first write of this process only, because listing a large folder takes long."""
     remove_temporary_files(folder)
 
 
@@ -122,7 +123,7 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Whether this process now holds an open file, until it closes the file or dies; False if another one does.
+    """Lock an open file until this process closes it or ends; False if another process has locked it.
 
     Raises:
         OSError: the file system has no locks.
@@ -135,7 +136,7 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 class _RawFile(io.FileIO):
-    """Remembers why it could not be written: `torch.save` turns a full disk into an error that does not say so."""
+    """Keeps the OSError of a failed write, because `torch.save` raises another that does not mention a full disk."""
 
     failure: OSError | None = None
 
@@ -148,10 +149,10 @@ class _RawFile(io.FileIO):
 
 
 def _open_locked(temporary: Path) -> _RawFile:
-    """A new file that others can see is being written."""
+    """A new file with a lock, by which other processes see that it is being written."""
     while True:
         raw = _RawFile(temporary, "wb")
-        with suppress(OSError):  # where files cannot be locked, nobody removes it either
+        with suppress(OSError):  # without file locks, no process removes it either
             fcntl.flock(raw.fileno(), fcntl.LOCK_EX)
         if os.fstat(raw.fileno()).st_nlink:
             return raw

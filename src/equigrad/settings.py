@@ -1,8 +1,8 @@
 """Settings: frozen dataclasses that can be written as JSON, read back, listed for help and changed by `a.b=value`.
 
 A field is a number, a word (`Literal`), a text, a path, a tuple, None, or another such dataclass. Where a field admits
-several dataclasses, JSON names the one that is meant under "type". Only the classes that the annotation of the field
-names are ever built, so that a file cannot make anything else happen.
+several dataclasses, JSON names the one that is meant under "type". Only classes in the annotation of the field
+are ever built, so that a file cannot execute anything else.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Setting(NamedTuple):
     """One field in a tree of settings."""
 
     path: str
-    kind: str  # what it accepts, for people
+    kind: str  # what it accepts, in words
     value: Any
     text: str  # what it is for
 
@@ -79,7 +79,7 @@ def override(settings: Settings, assignments: Iterable[str], *, more_names: Iter
     Args:
         settings: to change.
         assignments: what to change.
-        more_names: what could be set elsewhere, to be named as well when a wrong name is near.
+        more_names: further names that error messages may suggest for a wrong one.
 
     Raises:
         ValueError: for an unknown field, with the nearest known one, or a value that does not fit, with what would.
@@ -139,7 +139,7 @@ def parse_text(text: str, kind: Any, path: str) -> Any:
 
 
 def describe(kind: Any) -> str:
-    """What a type accepts, for people."""
+    """What a type accepts, in words."""
     if typing.get_origin(kind) is Literal:
         choices = list(map(str, typing.get_args(kind)))
         return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
@@ -172,7 +172,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _replace(settings: Any, texts: Mapping[str, str], place: str, known: Iterable[str]) -> Any:
-    """The settings at a place of the tree, with texts by path from there on; `known` are all names there are."""
+    """A subtree of settings with values from texts, given by path below it; `known` are all existing names."""
     if not texts:
         return settings
     if not _is_settings(type(settings)):
@@ -202,7 +202,7 @@ def _no_field(name: str, settings: Any) -> str:
 
 
 def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:
-    """What a text means for a field; another dataclass by its name, which takes over the fields it has in common."""
+    """The value of a field from a text. The name of another dataclass selects it; common fields keep their values."""
     for option in _options(kind):
         if _is_settings(option) and text == option.__name__:
             known = {
@@ -220,7 +220,7 @@ def _from_object(kind: Any, content: Mapping[str, Any], path: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if unknown := sorted(content.keys() - {_TYPE, *fields}):
         raise ValueError(f"{place}{unknown[0]}: {kind.__name__} has no such field")
-    # A file of an earlier version lacks the fields that were added since; their defaults are what was done before.
+    # A file of an earlier version lacks newer fields; their defaults are the behaviour of that version.
     if missing := [name for name, field in fields.items() if name not in content and not _has_default(field)]:
         raise ValueError(f"{place}{missing[0]}: missing")
     values = {name: from_json(kinds[name], content[name], f"{place}{name}") for name in fields if name in content}
@@ -235,7 +235,7 @@ def _has_default(field: "dataclasses.Field[Any]") -> bool:
 
 
 def _options(kind: Any) -> list[Any]:
-    """The members of a union, None first and str last: "none" is not a name and "1" is not a text if it may be less."""
+    """The members of a union, None first and str last, so that "none" and "1" become texts only as a last resort."""
     is_union = typing.get_origin(kind) in (Union, types.UnionType)
     members = list(typing.get_args(kind)) if is_union else [kind]
     return sorted(members, key=lambda member: (member is not type(None), member is str))

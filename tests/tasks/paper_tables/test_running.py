@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from equigrad.files import try_lock
 from equigrad.recipes import tiny
 from equigrad.recipes.methods.classification import METHODS
 from equigrad.tasks.classification.data import GlyphImages
@@ -39,6 +40,18 @@ def test_a_second_stage_is_trained_after_its_first(tmp_path, capsys):
     assert run.is_finished(tmp_path)
     assert run.start.is_finished(tmp_path)
     assert capsys.readouterr().out.splitlines()[-1] == f"[2/2] {run.name}"
+
+
+def test_a_second_stage_waits_until_another_process_has_finished_its_first(tmp_path):
+    run = planned_run(Wanted(crt(), small(tiny.ce()), False), 0)
+    claim = tmp_path / "claims" / run.start.name
+    claim.parent.mkdir()
+    descriptor = os.open(claim, os.O_RDWR | os.O_CREAT)
+    assert try_lock(descriptor)  # as a process that trains the first stage
+    threading.Timer(1, os.close, [descriptor]).start()
+    outcome = train([run], tmp_path)
+    assert not outcome.failures
+    assert run.is_finished(tmp_path)
 
 
 @pytest.mark.slow

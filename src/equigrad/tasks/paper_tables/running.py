@@ -86,30 +86,41 @@ def _work(runs: Sequence[PlannedRun], folder: Path, command: Sequence[str], labe
     """Train one run after the other until none is missing."""
     outcome, start = Outcome(), time.monotonic()
     at_start = _num_finished(runs, folder)
-    while True:
-        missing = [run for run in runs if run.name not in outcome.failures and not _is_finished(run, folder)]
-        possible = [run for run in missing if run.start is None or run.start.name not in outcome.failures]
-        for run in possible:
-            with _claim(folder, run) as is_mine:
-                if not is_mine or _is_finished(run, folder):
-                    continue
-                try:
-                    if not _train(run, folder, command):
-                        outcome.stopped = True
-                        return outcome
-                except KeyboardInterrupt:
-                    outcome.stopped = True
-                    return outcome
-                except (ValueError, OSError) as error:
-                    outcome.failures[run.name] = one_line(error)
-                    print(f"{labels[run.name]}: failed: {one_line(error)}", file=sys.stderr, flush=True)
-                    break
-            _say(run, runs, folder, labels, at_start, start)
-            break
-        else:
-            if not possible:
-                return outcome
+    while not outcome.stopped and (possible := _possible(runs, folder, outcome)):
+        run = _train_next(possible, folder, command, outcome)
+        if run is None:
             time.sleep(_WAIT_SECONDS)
+        elif run.name in outcome.failures:
+            print(f"{labels[run.name]}: failed: {outcome.failures[run.name]}", file=sys.stderr, flush=True)
+        elif not outcome.stopped:
+            _say(run, runs, folder, labels, at_start, start)
+    return outcome
+
+
+def _possible(runs: Sequence[PlannedRun], folder: Path, outcome: Outcome) -> list[PlannedRun]:
+    """The missing runs that have not failed, and do not start from one that has."""
+    missing = [run for run in runs if run.name not in outcome.failures and not _is_finished(run, folder)]
+    return [run for run in missing if run.start is None or run.start.name not in outcome.failures]
+
+
+def _train_next(
+    possible: Sequence[PlannedRun], folder: Path, command: Sequence[str], outcome: Outcome
+) -> PlannedRun | None:
+    """Train the first run that no other process has and whose first stage is finished; None if there is no such run."""
+    for run in possible:
+        with _claim(folder, run) as is_mine:
+            if not is_mine or _is_finished(run, folder):
+                continue
+            if run.start is not None and not _is_finished(run.start, folder):
+                continue  # another process is training it
+            try:
+                outcome.stopped = not _train(run, folder, command)
+            except KeyboardInterrupt:
+                outcome.stopped = True
+            except (ValueError, OSError) as error:
+                outcome.failures[run.name] = one_line(error)
+            return run
+    return None
 
 
 def _train(run: PlannedRun, folder: Path, command: Sequence[str]) -> bool:
