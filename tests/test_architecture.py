@@ -56,7 +56,7 @@ ALLOWED = {
         "losses.kernel_choice",
         *BASE,
     },
-    "trained": {"recipes", "tasks"},
+    "trained": {"recipes", "run_files", "tasks"},
     "cli": {"commands", "errors"},
     "__main__": {"cli"},
 }

@@ -63,7 +63,8 @@ def _pixels(image: Any) -> Image.Image:
         return to_rgb(image)
     if isinstance(image, Tensor):
         image = _channels_last(image)
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[2:] not in ((), (3,), (4,)):
+    has_shape = isinstance(image, np.ndarray) and (image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (3, 4)))
+    if not has_shape or image.dtype != np.uint8:
         raise ValueError(
             "an image must be a path, a PIL image, an array (H, W, 3), (H, W, 4) or (H, W) of uint8 or a tensor, "
             f"got {_kind(image)}"
