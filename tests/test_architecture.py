@@ -51,7 +51,7 @@ ALLOWED = {
         *("recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling", "losses.kernel_choice"),
         *(BASE - {"arrays", "labels", "lazy"}),
     },
-    "trained": {"recipes", "tasks"},
+    "trained": {"recipes", "run_files", "tasks"},
     "cli": {"commands", "errors"},
     "__main__": {"cli"},
 }

@@ -1,8 +1,11 @@
 """Trained runs in Python. What they need is imported when one is loaded: `import equigrad` needs torch alone."""
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from equigrad.run_files import unfinished_note
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +21,8 @@ def load(
         model = equigrad.load("runs/own")
         model.predict("photo.jpg").draw().save("photo.png")
 
-    Nothing in the run folder is executed, and the data of the run is not needed.
+    Nothing in the run folder is executed, and the data of the run is not needed. A warning says if the run is not
+    finished.
 
     Args:
         run: the folder.
@@ -35,4 +39,7 @@ def load(
     except ModuleNotFoundError as error:
         needed = "equigrad.load needs the train extra: pip install 'equigrad[train]'"
         raise ModuleNotFoundError(f"{error}; {needed}", name=error.name) from None
-    return trained_model(Path(run), changed_recipe(Path(run), [], recipe), device)
+    model = trained_model(Path(run), changed_recipe(Path(run), [], recipe), device)
+    if note := unfinished_note(Path(run)):
+        warnings.warn(note, stacklevel=2)
+    return model

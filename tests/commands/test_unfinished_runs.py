@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from commands.running_commands import SHORT_RUN, equigrad
+from equigrad import load
 from equigrad.tasks.classification.data import GlyphImages
 from images_on_disk import write_images
 
@@ -36,6 +37,12 @@ def test_commands_tell_how_far_it_is_and_the_command_they_name_finishes_it(stopp
     resumption = shlex.split(done.err.partition("to go on: equigrad ")[2].splitlines()[0])
     assert equigrad(*resumption).code == 0
     assert equigrad("evaluate", stopped).err == ""
+
+
+def test_its_model_is_loaded_with_a_warning(stopped):
+    with pytest.warns(UserWarning, match="the run is not finished, step 1 of 4; to go on: equigrad train tiny:ce"):
+        model = load(stopped)
+    assert len(model.predict(stopped.parent / "photos")) == 1
 
 
 def test_a_new_training_in_its_folder_is_told_to_resume(stopped):

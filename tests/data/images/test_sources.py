@@ -49,17 +49,24 @@ def test_a_folder_without_images_is_refused(tmp_path):
 
 
 def test_one_image_is_told_from_several(tmp_path):
-    one = ["photo.jpg", tmp_path / "photo.jpg", Image.fromarray(PIXELS), PIXELS, torch.zeros(3, 4, 5)]
+    one = ["photo.jpg", tmp_path / "photo.jpg", Image.fromarray(PIXELS), PIXELS, PIXELS[..., 0], torch.zeros(3, 4, 5)]
     several = [tmp_path, [PIXELS], (image for image in [PIXELS]), PIXELS[None], torch.zeros(2, 3, 4, 5)]
     assert all(map(is_one_image, one))
     assert not any(map(is_one_image, several))
 
 
+@pytest.mark.parametrize("mode", ["L", "RGBA"])
+def test_arrays_in_grey_and_with_alpha_are_read_like_such_images(mode):
+    image = Image.fromarray(PIXELS).convert(mode)
+    assert np.array_equal(pixels_of(np.array(image)), pixels_of(image))
+
+
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (PIXELS.astype(float), r"array \(H, W, 3\) of uint8 or a tensor, got \(5, 7, 3\) of float64"),
-        (PIXELS[..., 0], r"got \(5, 7\) of uint8"),
+        (PIXELS.astype(float), r"array \(H, W, 3\), .* of uint8 or a tensor, got \(5, 7, 3\) of float64"),
+        (PIXELS[..., :2], r"got \(5, 7, 2\) of uint8"),
+        (PIXELS[0, :, 0], r"got \(7,\) of uint8"),
         (PIXELS[:0], "must have pixels"),
         (torch.zeros(5, 7, 3), r"a tensor must be \(3, H, W\), got \(5, 7, 3\)"),
         (torch.zeros(3, 5, 7) - 2, r"floats must be in \[0, 1\], got -2 to -2"),

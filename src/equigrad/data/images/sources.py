@@ -16,7 +16,8 @@ from equigrad.data.images.folders import image_files
 from equigrad.data.images.stores import read_image
 
 OneImage = str | os.PathLike[str] | Image.Image | NDArray[np.uint8] | Tensor
-"""A file, a PIL image, an array (H, W, 3) of uint8, or a tensor (3, H, W) of uint8 or of floats in [0, 1]."""
+"""A file, a PIL image, an array of uint8, (H, W, 3), (H, W, 4) with alpha or (H, W) in grey, or a tensor (3, H, W) of
+uint8 or of floats in [0, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,9 @@ def is_one_image(images: Any) -> bool:
     """Whether this is a single image; a folder, a list and an array of four dimensions are not."""
     if isinstance(images, str | os.PathLike):
         return not Path(images).is_dir()
-    return isinstance(images, Image.Image) or (isinstance(images, np.ndarray | Tensor) and images.ndim == 3)
+    if isinstance(images, np.ndarray):
+        return images.ndim in (2, 3)
+    return isinstance(images, Image.Image) or (isinstance(images, Tensor) and images.ndim == 3)
 
 
 def _pixels(image: Any) -> Image.Image:
@@ -60,13 +63,15 @@ def _pixels(image: Any) -> Image.Image:
         return to_rgb(image)
     if isinstance(image, Tensor):
         image = _channels_last(image)
-    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+    has_shape = isinstance(image, np.ndarray) and (image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (3, 4)))
+    if not has_shape or image.dtype != np.uint8:
         raise ValueError(
-            f"an image must be a path, a PIL image, an array (H, W, 3) of uint8 or a tensor, got {_kind(image)}"
+            "an image must be a path, a PIL image, an array (H, W, 3), (H, W, 4) or (H, W) of uint8 or a tensor, "
+            f"got {_kind(image)}"
         )
     if not image.size:
         raise ValueError(f"an image must have pixels, got {_kind(image)}")
-    return Image.fromarray(np.ascontiguousarray(image))
+    return to_rgb(Image.fromarray(np.ascontiguousarray(image)))
 
 
 def _channels_last(image: Tensor) -> NDArray[np.uint8]:
