@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 import os
 import sys
+from functools import cache
 from importlib.resources import files
 
 from equigrad.settings import nearest
@@ -47,6 +48,7 @@ def check_recipe_name(name: str) -> None:
         raise ValueError(f"recipe {name!r}: no module {module!r}, in the current folder or installed{hint}; {_SEE}")
 
 
+@cache
 def _functions(module: str) -> list[str]:
     text = files("equigrad.recipes").joinpath(f"{module}.py").read_text(encoding="utf-8")
     found = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
