@@ -32,8 +32,8 @@ def _numbers(record, start):
 
 
 def _results(records):
-    results = [_numbers(record, "ours_") for record in records]
-    return [{name: value / 100 for name, value in result.items()} for result in results]
+    results = {int(record["seed"]): _numbers(record, "ours_") for record in records}
+    return {seed: {name: value / 100 for name, value in result.items()} for seed, result in results.items()}
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)

@@ -16,9 +16,15 @@ from equigrad.analysis.paper_table import (
 def rows():
     """Three methods with two seeds each; both columns rank CE last, and the others differently."""
     return [
-        ResultRow("R50", "CE", {"AP": 20.0, "APr": 1.0}, [{"AP": 0.10, "APr": 0.0}, {"AP": 0.12, "APr": 0.02}], "a"),
-        ResultRow("R50", "RFS", {"AP": 22.0, "APr": 9.0}, [{"AP": 0.20, "APr": 0.1}, {"AP": 0.22, "APr": 0.1}], "b"),
-        ResultRow("R50", "EQL", {"AP": 25.0, "APr": 17.0}, [{"AP": 0.18, "APr": 0.2}, {"AP": 0.18, "APr": 0.3}], "c"),
+        ResultRow(
+            "R50", "CE", {"AP": 20.0, "APr": 1.0}, {0: {"AP": 0.10, "APr": 0.0}, 1: {"AP": 0.12, "APr": 0.02}}, "a"
+        ),
+        ResultRow(
+            "R50", "RFS", {"AP": 22.0, "APr": 9.0}, {0: {"AP": 0.20, "APr": 0.1}, 1: {"AP": 0.22, "APr": 0.1}}, "b"
+        ),
+        ResultRow(
+            "R50", "EQL", {"AP": 25.0, "APr": 17.0}, {0: {"AP": 0.18, "APr": 0.2}, 1: {"AP": 0.18, "APr": 0.3}}, "c"
+        ),
     ]
 
 
@@ -33,18 +39,18 @@ def test_the_last_line_of_a_variant_says_how_well_the_ranks_agree(rows):
 
 
 def test_variants_that_the_paper_does_not_tell_apart_do_not_count_in_the_agreement(rows):
-    other = ResultRow("R50", "EQL (cosine)", {"AP": 25.0}, [{"AP": 0.01}], "d", is_compared=False)
+    other = ResultRow("R50", "EQL (cosine)", {"AP": 25.0}, {0: {"AP": 0.01}}, "d", is_compared=False)
     assert agreement([*rows, other], "AP") == agreement(rows, "AP")
 
 
 def test_rows_without_a_run_are_dashes_and_do_not_count(rows):
-    missing = ResultRow("R50", "BAGS", {"AP": 1.0, "APr": 2.0}, [], "e")
+    missing = ResultRow("R50", "BAGS", {"AP": 1.0, "APr": 2.0}, {}, "e")
     assert paper_table([*rows, missing])[-2] == ["BAGS", "1.0 / –", "2.0 / –"]
     assert agreement([*rows, missing], "AP").num_rows == 3
 
 
 def test_groups_of_openimages_are_read_from_the_nearest_groups_of_lvis():
-    row = ResultRow("", "CE", {"AP": 43.1, "AP1": 26.3, "AP3": 45.2}, [{"AP": 0.1, "APr": 0.2}], "a")
+    row = ResultRow("", "CE", {"AP": 43.1, "AP1": 26.3, "AP3": 45.2}, {0: {"AP": 0.1, "APr": 0.2}}, "a")
     assert paper_table([row])[1] == ["CE", "43.1 / 10.0", "26.3 / 20.0", "45.2 / –"]
 
 

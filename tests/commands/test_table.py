@@ -69,10 +69,32 @@ def test_a_finished_table_is_not_trained_again(finished):
 
 def test_what_is_there_can_be_collated_without_training(finished):
     folder, _, _ = finished
-    words = ("table", "imagenet_lt", "--rows", "CE,BCE", "--collate")
+    words = ("table", "imagenet_lt", "--rows", "CE,BCE", "--collate", "--output", "collated")
     done = equigrad(*words, settings=(*SHORT, *FEW_IMAGES), folder=folder)
     assert done.code == 0, done.err
     assert "39.6 / –" in done.out  # BCE was not trained
+
+
+def test_labels_with_a_comma_are_rows_like_others(tmp_path):
+    words = ("table", "mapping_func", "--rows", "sqrt, neg pos,linear, neg", "--dry-run")
+    done = equigrad(*words, folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "mapping_func, mini: 2 runs" in done.out
+
+
+def test_results_of_tables_written_elsewhere_are_not_trained_again(finished, tmp_path):
+    folder, _, _ = finished
+    elsewhere = folder / "runs/tables/mini"
+    words = ("table", "imagenet_lt", "--rows", "CE,BCE", "--seeds", "2", "--merge", str(elsewhere), "--jobs", "1")
+    done = equigrad(*words, settings=(*SHORT, *FEW_IMAGES), folder=tmp_path)
+    assert done.code == 0, done.err
+    assert f"2 runs, 0 of them are there; 2 more are in {elsewhere}" in done.out  # BCE is trained, CE is not
+    with (elsewhere / "imagenet_lt.csv").open() as stream:
+        written = {(line["row"], line["seed"]): line["ours_Overall"] for line in csv.DictReader(stream)}
+    with (tmp_path / "runs/tables/mini/imagenet_lt.csv").open() as stream:
+        merged = {(line["row"], line["seed"]): line["ours_Overall"] for line in csv.DictReader(stream)}
+    assert merged["CE", "1"] == written["CE", "1"]
+    assert ("BCE", "1") in merged
 
 
 @pytest.mark.parametrize(
@@ -100,7 +122,7 @@ def test_without_a_name_all_tables_are_listed_with_what_is_there(tmp_path):
 def test_full_scale_says_what_it_needs_and_refuses_to_start_without_it(tmp_path):
     done = equigrad("table", "s_effect", "--scale", "full", "--dry-run", folder=tmp_path)
     assert done.code == 0
-    assert "data: lvis/lvis_v1_train.json  (missing" in done.out
+    assert "data.train: lvis/lvis_v1_train.json  (missing; name yours with --set data.train=PATH)" in done.out
     assert "GPU hours by arithmetic" in done.out
     done = equigrad("table", "s_effect", "--scale", "full", folder=tmp_path)
     assert done.code == 1
@@ -112,8 +134,12 @@ def test_full_scale_says_what_it_needs_and_refuses_to_start_without_it(tmp_path)
     ("words", "message"),
     [
         (("s_efect",), "did you mean s_effect"),
-        (("s_effect", "--rows", "s=9"), "--rows s=9: no such row; the table has s=0"),
+        (("s_effect", "--rows", "s=9"), "--rows s=9: no such row; the table has s=0; s=1; "),
+        (("imagenet_lt", "--rows", "Sofmax-EQL"), "did you mean Softmax-EQL"),
+        (("mapping_func", "--rows", "linear, neg,sqr"), "--rows sqr: no such row; the table has "),
         (("s_effect", "--set", "training.epochs=3"), "training.epochs"),
+        (("s_effect", "--merge", "elsewhere"), "--merge elsewhere: no such folder"),
+        (("s_effect", "--merge", "."), "--merge .: it has no s_effect.csv"),
     ],
 )
 def test_wrong_words_are_one_line(words, message, tmp_path):

@@ -23,7 +23,7 @@ class ResultRow:
         variant: what the table repeats its rows for; empty if nothing.
         label: what the row is called.
         published: numbers of the paper in per cent.
-        results: metrics of each seed, as fractions.
+        results: metrics as fractions, by seed.
         run: name of the first of its runs.
         is_compared: whether it counts in the agreement of ranks; variants that the paper does not tell apart do not.
     """
@@ -31,13 +31,13 @@ class ResultRow:
     variant: str
     label: str
     published: Mapping[str, float]
-    results: Sequence[Mapping[str, float | None]]
+    results: Mapping[int, Mapping[str, float | None]]
     run: str
     is_compared: bool = True
 
     def values(self, column: str) -> list[float]:
         """A metric of each seed, in per cent."""
-        found = [_percent(result, column) for result in self.results]
+        found = [_percent(result, column) for result in self.results.values()]
         return [value for value in found if value is not None]
 
     def mean(self, column: str) -> float:
@@ -118,12 +118,12 @@ def table_records(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     columns = columns_of(rows)
     records = []
     for row in rows:
-        for seed, result in enumerate(row.results or [{}]):
+        for seed, result in row.results.items() or [(None, {})]:
             percents = {column: _percent(result, column) for column in columns}
             ours = {f"ours_{name}": None if value is None else round(value, 6) for name, value in percents.items()}
             published = {f"published_{column}": row.published.get(column) for column in columns}
             facts = {"variant": row.variant, "row": row.label, "compared": int(row.is_compared), "run": row.run}
-            records.append({**facts, "seed": seed if row.results else None, **ours, **published})
+            records.append({**facts, "seed": seed, **ours, **published})
     return records
 
 

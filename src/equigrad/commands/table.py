@@ -35,6 +35,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and tables (runs/tables)")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="for the tables alone (beside the runs)")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        metavar="FOLDER",
+        help="count what tables written there have (their CSV): not trained again",
+    )
     parser.add_argument("--collate", action="store_true", help="train nothing: write the table of what is there")
     parser.add_argument("--dry-run", action="store_true", help="say what is needed and how long it takes, and stop")
     parser.set_defaults(function=table)
@@ -49,6 +55,7 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     from equigrad.tasks.paper_tables.output import TableOutput
     from equigrad.tasks.paper_tables.planning import in_order
     from equigrad.tasks.paper_tables.running import train_missing
+    from equigrad.tasks.paper_tables.written_results import written_results
 
     if parsed.name is None:
         _list(parsed.folder)
@@ -56,10 +63,12 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     names = TABLE_NAMES if parsed.name == "all" else (parsed.name,)
     rows = {name: _chosen(rows_of_table(name), parsed.rows) for name in names}
     plan = {row: _runs(row, parsed.scale, parsed.seeds, parsed.set) for members in rows.values() for row in members}
+    elsewhere = {} if parsed.merge is None else written_results(parsed.merge, names)
     # All rows with one seed before the next: a stopped table is whole for the first seeds.
-    runs = in_order([found[seed] for seed in range(parsed.seeds) for found in plan.values()])
+    wanted = [found[seed] for seed in range(parsed.seeds) for found in plan.values()]
+    runs = in_order([run for run in wanted if run.name not in elsewhere])
     folder = parsed.folder / parsed.scale
-    _announce(parsed, runs, folder)
+    _announce(parsed, runs, folder, num_elsewhere=len({run.name for run in wanted} & elsewhere.keys()))
     if parsed.dry_run:
         return None
     failures: dict[str, str] = {}
@@ -72,7 +81,9 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             return STOPPED
         failures = outcome.failures
     output = TableOutput(parsed.output or folder, parsed.scale, _repeated(parsed), versions())
-    results = {name: [_result(row, plan[row], folder / "runs") for row in members] for name, members in rows.items()}
+    results = {
+        name: [_result(row, plan[row], folder / "runs", elsewhere) for row in members] for name, members in rows.items()
+    }
     for name, members in results.items():
         print(output.write(name, members))
     if len(results) > 1:
@@ -85,14 +96,27 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
 def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
     if text is None:
         return list(rows)
-    words = [word.strip() for word in text.split(",")]
-    known = {label for row in rows for label in (row.label, row.recipe.method)}
+    from equigrad.settings import nearest
+
+    known = list(dict.fromkeys(name for row in rows for name in (row.label, row.recipe.method)))
+    words = _split(text, known)
     for word in words:
         if word not in known:
-            raise ValueError(
-                f"--rows {word}: no such row; the table has {', '.join(dict.fromkeys(row.label for row in rows))}"
-            )
+            labels = "; ".join(dict.fromkeys(row.label for row in rows))
+            raise ValueError(f"--rows {word}: no such row; the table has {labels}{nearest(word, known)}")
     return [row for row in rows if row.label in words or row.recipe.method in words]
+
+
+def _split(text: str, known: Sequence[str]) -> list[str]:
+    """The words between commas; some labels have a comma themselves."""
+    words: list[str] = []
+    parts = text.split(",")
+    while parts:
+        joined = (",".join(parts[:length]).strip() for length in range(len(parts), 0, -1))
+        word = next((word for word in joined if word in known), parts[0].strip())
+        words.append(word)
+        parts = parts[word.count(",") + 1 :]
+    return words
 
 
 def _runs(row: "TableRow", scale: str, num_seeds: int, assignments: Sequence[str]) -> "list[PlannedRun]":
@@ -103,21 +127,25 @@ def _runs(row: "TableRow", scale: str, num_seeds: int, assignments: Sequence[str
     return [planned_run(wanted, seed) for seed in range(num_seeds)]
 
 
-def _announce(parsed: argparse.Namespace, runs: "Sequence[PlannedRun]", folder: Path) -> None:
+def _announce(parsed: argparse.Namespace, runs: "Sequence[PlannedRun]", folder: Path, *, num_elsewhere: int) -> None:
     """What is there, what is to be trained, and how long that takes at the most; at full scale what it needs."""
     missing = [run for run in runs if not run.is_finished(folder / "runs")]
-    print(f"{parsed.name}, {parsed.scale}: {len(runs)} runs, {len(runs) - len(missing)} of them are there", flush=True)
+    there = f"{len(runs)} runs, {len(runs) - len(missing)} of them are there"
+    more = f"; {num_elsewhere} more are in {parsed.merge}" if num_elsewhere else ""
+    print(f"{parsed.name}, {parsed.scale}: {there}{more}", flush=True)
     if not missing or parsed.collate:
         return
     if parsed.scale == "mini":
-        print(f"{len(missing)} runs of at most two minutes of one core each", flush=True)
+        print(f"{len(missing)} to train, at most two minutes of one core each", flush=True)
         return
     from equigrad.tasks.paper_tables.requirements import PEAK_FLOPS, UTILISATION, needs_of
 
     needs = needs_of(missing)
-    for path, is_there in needs.files.items():
-        print(f"  data: {path}{'' if is_there else '  (missing; name yours with --set data.…=PATH)'}")
-    print(f"  weights: {', '.join(needs.weights) or 'none, from scratch'}")
+    for path, setting in needs.files.items():
+        remedy = f"  (missing; name yours with --set {setting}=PATH)" if path in needs.missing else ""
+        print(f"  {setting}: {path}{remedy}")
+    weights = [f"{name} (missing)" if Path(name) in needs.missing else name for name in needs.weights]
+    print(f"  weights: {', '.join(weights) or 'none, from scratch'}")
     sustained = f"{PEAK_FLOPS * UTILISATION / 1e12:.0f} TFLOP/s ({UTILISATION:.0%} of an A100 with TF32)"
     print(f"  about {needs.gpu_hours:,.0f} GPU hours by arithmetic: backbones alone, at {sustained}")
     for line in needs.arithmetic:
@@ -139,12 +167,18 @@ def _labels(plan: "Mapping[TableRow, Sequence[PlannedRun]]") -> dict[str, str]:
     return labels
 
 
-def _result(row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path) -> "ResultRow":
+def _result(
+    row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path, elsewhere: "Mapping[str, Mapping[str, float]]"
+) -> "ResultRow":
     from equigrad.analysis.history import Evaluation
     from equigrad.analysis.paper_table import ResultRow
 
-    finished = [run for run in runs if run.is_finished(folder)]
-    results = [Evaluation.load(folder / run.name).result for run in finished]
+    results: dict[int, Mapping[str, float | None]] = {}
+    for seed, run in enumerate(runs):
+        if run.is_finished(folder):
+            results[seed] = Evaluation.load(folder / run.name).result
+        elif run.name in elsewhere:
+            results[seed] = elsewhere[run.name]
     name = runs[0].name.rpartition("_")[0]
     return ResultRow(row.variant, row.shown_label, row.published, results, name, is_compared=row.is_first)
 

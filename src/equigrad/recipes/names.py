@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 import os
 import sys
+from functools import cache
 from importlib.resources import files
 
 from equigrad.recipes.tables import TABLES
@@ -58,6 +59,7 @@ def check_table_name(name: str) -> None:
         raise ValueError(f"table {name!r}: no such table{hint}")
 
 
+@cache
 def _functions(module: str) -> list[str]:
     text = files("equigrad.recipes").joinpath(f"{module}.py").read_text(encoding="utf-8")
     found = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]

@@ -6,8 +6,8 @@ from equigrad.analysis.paper_table import ResultRow
 from equigrad.tasks.paper_tables.output import TableOutput
 
 ROWS = [
-    ResultRow("R50", "CE", {"AP": 10.0, "APr": 1.0}, [{"AP": 0.2, "APr": 0.02}, {"AP": 0.22, "APr": 0.04}], "ce"),
-    ResultRow("R50", "EQL", {"AP": 20.0, "APr": 9.0}, [{"AP": 0.3, "APr": 0.01}], "eql"),
+    ResultRow("R50", "CE", {"AP": 10.0, "APr": 1.0}, {0: {"AP": 0.2, "APr": 0.02}, 1: {"AP": 0.22, "APr": 0.04}}, "ce"),
+    ResultRow("R50", "EQL", {"AP": 20.0, "APr": 9.0}, {0: {"AP": 0.3, "APr": 0.01}}, "eql"),
 ]
 
 
@@ -43,5 +43,5 @@ def test_the_summary_has_the_rank_agreement_of_every_table(output):
 def test_a_note_on_masks_is_for_detectors_of_glyphs_alone(output):
     output.write("main", ROWS)
     assert "AP of boxes" in (output.folder / "main.md").read_text()
-    TableOutput(output.folder, "full", [], "").write("main", ROWS)
+    TableOutput(output.folder, "full", {}, "").write("main", ROWS)
     assert "AP of boxes" not in (output.folder / "main.md").read_text()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from equigrad.recipes import image_classification, two_stage
+from equigrad.recipes import image_classification, semantic_segmentation, two_stage
 from equigrad.tasks.paper_tables.planning import Wanted, planned_run
 from equigrad.tasks.paper_tables.requirements import PEAK_FLOPS, UTILISATION, needs_of
 
@@ -15,9 +15,18 @@ def test_files_and_weights_are_named_with_what_is_missing(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("coco").mkdir()
     needs = needs_of(runs(two_stage.lvis_mask_rcnn_r50()))
-    assert needs.files[Path("coco")]
+    assert needs.files[Path("coco")] == "data.images"
     assert needs.missing == [Path("lvis/lvis_v1_train.json"), Path("lvis/lvis_v1_val.json")]
     assert needs.weights == ["torchvision"]
+
+
+def test_files_of_weights_are_looked_for_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    needs = needs_of(runs(semantic_segmentation.ade20k_pspnet_r50()))
+    assert needs.weights == ["resnet50_v1c.pth"]
+    assert Path("resnet50_v1c.pth") in needs.missing
+    Path("resnet50_v1c.pth").touch()
+    assert Path("resnet50_v1c.pth") not in needs.missing
 
 
 def test_gpu_hours_are_images_times_operations_over_what_a_gpu_sustains():

@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from equigrad.data.images.stores import store_exists
 from equigrad.data.published_totals import PUBLISHED_SETS
+from equigrad.models.backbones import PACKAGE, TORCHVISION
 from equigrad.tasks.backbones import Backbone, without_weights
 from equigrad.tasks.classification.data import PublishedImages
 from equigrad.tasks.classification.recipe import ClassificationRecipe
@@ -33,27 +34,28 @@ class Needs(NamedTuple):
     """What runs need.
 
     Args:
-        files: folders and files of data, and whether each is there.
+        files: folders and files of data, with the setting that names each.
         weights: files of pretrained weights, and words such as "torchvision".
         gpu_hours: estimate, of all runs.
         arithmetic: of each kind of run, how its estimate comes about.
     """
 
-    files: dict[Path, bool]
+    files: dict[Path, str]
     weights: list[str]
     gpu_hours: float
     arithmetic: list[str]
 
     @property
     def missing(self) -> list[Path]:
-        """Data that is not there."""
-        return [file for file, is_there in self.files.items() if not is_there]
+        """Data and files of weights that are not there."""
+        weights = [Path(name) for name in self.weights if name not in (PACKAGE, TORCHVISION)]
+        return [file for file in (*self.files, *weights) if not store_exists(file)]
 
 
 def needs_of(runs: Sequence[PlannedRun]) -> Needs:
     """What these runs need together."""
     recipes = [run.recipe for run in runs]
-    paths = {path for recipe in recipes for path in _data_paths(recipe.data)}
+    files = {path: f"data.{name}" for recipe in recipes for name, path in _data_paths(recipe.data)}
     weights = {str(found) for recipe in recipes if (found := getattr(recipe.backbone, "weights", None)) is not None}
     lines: dict[str, int] = {}
     hours = 0.0
@@ -63,12 +65,12 @@ def needs_of(runs: Sequence[PlannedRun]) -> Needs:
             lines[line] = lines.get(line, 0) + 1
             hours += added
     arithmetic = [f"{number} x {line}" for line, number in lines.items()]
-    return Needs({path: store_exists(path) for path in sorted(paths)}, sorted(weights), hours, arithmetic)
+    return Needs(dict(sorted(files.items())), sorted(weights), hours, arithmetic)
 
 
-def _data_paths(data: Any) -> list[Path]:
-    found = (getattr(data, field.name) for field in fields(data))
-    return [value for value in found if isinstance(value, Path)]
+def _data_paths(data: Any) -> list[tuple[str, Path]]:
+    found = ((field.name, getattr(data, field.name)) for field in fields(data))
+    return [(name, value) for name, value in found if isinstance(value, Path)]
 
 
 def _estimate(recipe: Recipe) -> tuple[str, float]:
