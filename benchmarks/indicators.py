@@ -1,7 +1,7 @@
 """Which number of a training run tells that a category is not learnt? Its rank correlation with what comes out.
 
     python benchmarks/indicators.py --caltech DATA/caltech101
-    python benchmarks/indicators.py --omniglot characters --half-lives --data "glyphs, seed 1" Omniglot "LVIS counts, seed 1"
+    python benchmarks/indicators.py --omniglot characters --half-lives --data Omniglot "glyphs, seed 1"
 
 Runs CE, Softmax-EQL, BCE and Sigmoid-EQL on glyphs (the demo), Caltech-101-LT on frozen features, features with the
 counts of LVIS v1, and detection, about half an hour on one idle core, and keeps what each run gave in `indicators/`.
