@@ -21,7 +21,7 @@ from equigrad.tasks.detection.recipe import DetectionRecipe
 def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
     """PlantDoc: 29 kinds of leaves, 814 boxes of the most frequent down to 2 of the rarest.
 
-    The four epochs, 1,160 steps, took 30 CPU minutes with one thread, a test after each included (seed 0). AP after each:
+    The four epochs, 1,160 steps, took 30 CPU minutes with one thread, a test after each included (seed 0). AP:
     1.4, 4.0, 4.8, 5.4 (AP50 8.9). It still rises, so more `--epochs` help; four are what half an hour allows.
     """
     root = Path("plantdoc")
