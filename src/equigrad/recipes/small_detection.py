@@ -22,7 +22,7 @@ def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
     """PlantDoc: 29 kinds of leaves, 814 boxes of the most frequent down to 2 of the rarest.
 
     The four epochs, 1,160 steps, took 30 CPU minutes with one thread, a test after each included (seed 0). AP:
-    1.4, 4.0, 4.8, 5.4 (AP50 8.9). It still rises, so more `--epochs` help; four are what half an hour allows.
+    1.4, 4.0, 4.8, 5.4 (AP50 8.9). It still rises at the end. Longer trainings were not tried.
     """
     root = Path("plantdoc")
     return DetectionRecipe(
