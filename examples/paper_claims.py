@@ -174,7 +174,7 @@ def claim_rows(tables: Tables, claims: Sequence[Claim]) -> list[list[str]]:
 
 
 def _signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
+    return f"{round(points, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no negative zero
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:

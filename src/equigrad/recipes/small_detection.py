@@ -19,7 +19,11 @@ from equigrad.tasks.detection.recipe import DetectionRecipe
 
 
 def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
-    """PlantDoc: 29 kinds of leaves, 814 boxes of the most frequent down to 2 of the rarest."""
+    """PlantDoc: 29 kinds of leaves, 814 boxes of the most frequent down to 2 of the rarest.
+
+    The four epochs, 1,160 steps, took 30 CPU minutes with one thread, a test after each included (seed 0). AP:
+    1.4, 4.0, 4.8, 5.4 (AP50 8.9). It still rises at the end. Longer trainings were not tried.
+    """
     root = Path("plantdoc")
     return DetectionRecipe(
         data=CocoFiles(root / "instances_train.json", root / "instances_test.json", root / "images.zip"),
@@ -41,7 +45,10 @@ def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
 
 
 def coco228(method: DenseMethodName = "efl") -> DetectionRecipe:
-    """COCO, 128 images to train on and 100 to test: too few for a meaningful AP, enough to see every part work."""
+    """COCO, 128 images to train on and 100 to test: too few for a meaningful AP, enough to see every part work.
+
+    Its 20 epochs, 320 steps, have not been run to their end.
+    """
     root = Path("coco228")
     recipe = plantdoc(method)
     return replace(
