@@ -187,7 +187,7 @@ def test_objects_are_compared_by_trained_models(tmp_path):
         (["--set", "training.batch_size=2"], "--set training.batch_size=2: is for --trained"),
         (["--epochs", "1.5"], "--epochs 1.5: a last layer is trained for whole epochs"),
         (["--frozen", "backbone"], "--frozen backbone: without --trained the backbone is frozen anyway"),
-        (["--test", "nowhere"], "nowhere: no such list or folder; name yours with"),
+        (["--test", "nowhere"], "nowhere: no such file or folder; name yours with"),
     ],
 )
 def test_a_wrong_word_gets_one_line_and_writes_nothing(photos, tmp_path, words, message):
@@ -201,7 +201,10 @@ def test_a_wrong_word_gets_one_line_and_writes_nothing(photos, tmp_path, words, 
 def test_a_single_category_is_nothing_to_compare(tmp_path):
     write_images(tmp_path / "photos", {"cat": 4})
     done = equigrad("compare", tmp_path / "photos", "--folder", tmp_path / "out")
-    assert done.err == f"equigrad: {tmp_path}/photos: expected two categories or more, got cat\n"
+    assert (
+        done.err
+        == f"equigrad: {tmp_path}/photos: a single category, where nothing can be told apart: cat, with all 4 images\n"
+    )
 
 
 def test_wrong_usage_has_its_own_code(photos):

@@ -88,6 +88,14 @@ FAILURES = [
     ("train tiny:ce --set training.optimizer=Adam", "expected SGD or AdamW; did you mean AdamW?"),
     ("train own_data:detection --set training.schedule.length=3", "length=3: expected EnoughSteps"),
     ("train tiny:ce --set training.schedule.warmup.unit=share", "a share of the training, in [0, 1], got 40"),
+    (
+        "train own_data:classification --set data.train=nested --set data.test=none",
+        "the categories, name nested/photos",
+    ),
+    ("data check nested", "1 kind of fault would make training or evaluation wrong"),
+    ("table s_efect", "did you mean s_effect?"),
+    ("train own_data:semantic_segmentation --set data.images=gone", "name yours with --set data.images=…"),
+    ("train own_data:multi_label --set data.train=gone.csv", "name yours with --set data.train=…"),
     ("compare gone", "gone: no such file or folder of data"),
     ("compare photos --task multi_label", "photos/labels.csv: no such file"),
     ("compare objects.json --methods fl", "name that of objects.json with --images FOLDER"),
@@ -137,6 +145,7 @@ def folder(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong")
     shutil.copytree(run, folder / "RUN")
     write_images(folder / "photos", {"cat": 2, "dog": 2}, size=16)
+    write_images(folder / "nested" / "photos", {"cat": 2, "dog": 2}, size=16)
     (folder / "empty").mkdir()
     (folder / "file.txt").write_text("text")
     (folder / "not.zip").write_text("text")

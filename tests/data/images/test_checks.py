@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from equigrad.data.images.checks import check_classification, check_images, check_overlap
+from equigrad.data.images.checks import check_classification, check_images, check_overlap, check_several_categories
 from equigrad.data.images.readers import read_image_folder, read_image_list
 from images_on_disk import write_images, write_list, zip_folder
 
@@ -64,11 +64,29 @@ def test_paths_listed_twice_are_found(tmp_path, train_paths):
     assert only(check_images(images), "more than once", "note").first == "dog/1.png"
 
 
-def test_damaged_images_are_found_when_asked(tmp_path, train_paths):
+@pytest.mark.parametrize("decode", [True, False])
+@pytest.mark.parametrize("content", [b"no image", b""])
+def test_files_that_are_no_images_are_found(decode, content, tmp_path, train_paths):
     images = read(tmp_path, "train.txt", train_paths)
-    (tmp_path / "dog/1.png").write_bytes(b"no image")
+    (tmp_path / "dog/1.png").write_bytes(content)
+    assert "dog/1.png" in only(check_images(images, decode=decode), "damaged").first
+
+
+def test_images_that_end_too_soon_are_found_when_they_are_decoded(tmp_path, train_paths):
+    images = read(tmp_path, "train.txt", train_paths)
+    whole = (tmp_path / "dog/1.png").read_bytes()
+    (tmp_path / "dog/1.png").write_bytes(whole[: len(whole) // 2])
     assert check_images(images) == []
     assert "dog/1.png" in only(check_images(images, decode=True), "damaged").first
+
+
+def test_one_category_is_nothing_to_train_on(tmp_path):
+    write_images(tmp_path / "photos" / "all", {"cat": 2, "dog": 1})
+    with pytest.raises(
+        ValueError, match=r"a single category, .*: all; its images are in 2 folders: .* name .*photos/all"
+    ):
+        check_several_categories(read_image_folder(tmp_path / "photos"))
+    check_several_categories(read_image_folder(tmp_path / "photos" / "all"))
 
 
 def test_test_images_in_the_training_list_are_found(tmp_path, train_paths, held_out_paths):

@@ -86,7 +86,7 @@ def test_the_centre_is_cut_in_the_published_proportion(size, resized):
 )
 def test_own_images_that_are_missing_are_named_with_what_to_set(folders, missing, message):
     paths = {"train": folders / "train", "test": folders / "test", missing: folders / "nowhere"}
-    with pytest.raises(FileNotFoundError, match=f"nowhere: no such list or folder; name yours with {message}"):
+    with pytest.raises(FileNotFoundError, match=f"nowhere: no such file or folder; name yours with {message}"):
         OwnImages(**paths).load()
 
 

@@ -11,14 +11,20 @@ from equigrad.data.findings import Finding, Severity
 from equigrad.data.frequency import Counts
 from equigrad.data.images.folders import empty_folders, folder_with
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.sizes import stored_image_size
+from equigrad.data.images.stores import FolderStore, ZipStore
+
+_SINGLE = "a single category, where nothing can be told apart"
+_MAX_HEADERS = 50_000  # files that are opened: seconds in a folder, and an archive is read as a whole
 
 
 def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
-    """Find missing files, labels out of range, categories without images, a single category, and repeated paths.
+    """Find missing files, files that are no images, labels out of range, categories without images, and repeated paths.
 
     Args:
         images: a training or test list.
-        decode: also decode every image, which finds damaged ones but takes as long as reading a whole epoch.
+        decode: decode every image, which finds damaged ones but takes as long as reading a whole epoch; else only the
+            headers of the first 50,000 are read.
     """
     out_of_range = np.flatnonzero(images.is_out_of_range()).tolist()
     wrong = [
@@ -32,13 +38,19 @@ def check_images(images: ImageList, *, decode: bool = False) -> list[Finding]:
     cases: list[tuple[Severity, str, list[str]]] = [
         ("error", "missing files", _missing_names(images, missing)),
         ("error", "labels out of range", wrong),
-        ("error", "a single category, where nothing can be told apart", _single_category(images)),
+        ("error", _SINGLE, _single_category(images)),
         ("warning", "folders without images, which are no categories", _empty_folders(images)),
         ("note", "categories without images", empty),
         ("note", "paths listed more than once", twice),
-        ("error", "damaged images", _damaged(images, set(missing)) if decode else []),
+        ("error", "damaged images", _damaged(images, set(missing), decode=decode)),
     ]
     return [Finding.of(severity, f"{images.source}: {kind}", found) for severity, kind, found in cases if found]
+
+
+def check_several_categories(images: ImageList) -> None:
+    """ValueError for a training set of one category, of which a classifier is always right."""
+    if found := _single_category(images):
+        raise ValueError(f"{images.source}: {_SINGLE}: {found[0]}")
 
 
 def check_overlap(train: ImageList, test: ImageList, *, by_content: bool = True) -> list[Finding]:
@@ -119,13 +131,18 @@ def _empty_folders(images: ImageList) -> list[str]:
     return [f"{images.store.name(name)}: put images into it or remove it" for name in empty_folders(images.store)]
 
 
-def _damaged(images: ImageList, missing: Iterable[str]) -> list[str]:
+def _damaged(images: ImageList, missing: Iterable[str], *, decode: bool) -> list[str]:
+    if not decode and not isinstance(images.store, FolderStore | ZipStore):  # arrays have no headers
+        return []
     damaged = []
-    for path in dict.fromkeys(images.paths):
+    for path in list(dict.fromkeys(images.paths))[: None if decode else _MAX_HEADERS]:
         if path in missing:
             continue
         try:
-            images.store.read(path)
+            if decode:
+                images.store.read(path)
+            else:
+                stored_image_size(images.store, path)
         except OSError as error:
             damaged.append(str(error))
     return damaged

@@ -11,6 +11,7 @@ from equigrad.data.glyphs.layout import GlyphData, glyph_images
 from equigrad.data.glyphs.scenes import PORTRAIT, Split
 from equigrad.data.held_out import held_out, held_out_of_each_category
 from equigrad.data.images import transforms
+from equigrad.data.images.checks import check_several_categories
 from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.multi_label import read_multi_label
@@ -98,6 +99,7 @@ class OwnImages:
             if source is not None:
                 check_source(source, name)
         train = read_images(self.train, self.root)
+        check_several_categories(train)
         if self.test is None:
             train, test = _without_held_out(train)
         else:
