@@ -286,8 +286,10 @@ def test_a_run_whose_links_lead_elsewhere_is_refused_and_nothing_there_changes(s
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     path.symlink_to(victim / "new" if path.suffix else victim)
+    image = tmp_path / "image.png"
+    Image.new("RGB", (8, 8)).save(image)
     for line in (["evaluate"], ["predict"], ["train", "tiny:segmentation", "--run"]):
-        tail = {"predict": ["image.png"], "train": ["--resume"]}.get(line[0], [])
+        tail = {"predict": [str(image)], "train": ["--resume"]}.get(line[0], [])
         assert main([*line, str(folder), *tail]) == 1
         assert f"{path}: a symbolic link that leaves {folder}" in capsys.readouterr().err
     assert sorted(victim.rglob("*")) == before

@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from PIL import Image
 
 from equigrad.cli import main
 from equigrad.engine import EngineError
@@ -67,7 +68,9 @@ def test_a_recipe_that_cannot_be_understood_is_one_line_and_nothing_runs(run, tm
     folder = change(run, tmp_path, **fields)
     with pytest.raises(EngineError, match=message):
         recipe_of_run(folder)
-    for command in (["evaluate", str(folder)], ["predict", str(folder), "image.png"]):
+    image = tmp_path / "image.png"
+    Image.new("RGB", (8, 8)).save(image)
+    for command in (["evaluate", str(folder)], ["predict", str(folder), str(image)]):
         assert main(command) == 1
         error = capsys.readouterr().err
         assert error.count("\n") == 1
