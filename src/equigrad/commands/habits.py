@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from equigrad.recipes.names import MODULES
 
 _SIZE = "--image-size PIXELS, where the recipe has it, as all of own_data do"
-_RUN = "the run folder is --run FOLDER; a folder that has a run is never changed by another"
+_RUN = "--folder FOLDER says where it goes; a folder that has a run is never changed by another"
 _STOP = "there is no early stopping: the tail is learned last, when the mean stands still; --epochs sets the length"
 _LOG = "the run folder has tensorboard/ and metrics.jsonl, which other trackers import"
 _RANKS = "several GPUs: torchrun --nproc-per-node N -m equigrad train RECIPE --folder RUN; one: CUDA_VISIBLE_DEVICES=0"
