@@ -67,3 +67,14 @@ def test_folders_of_label_maps_start_from_the_root(tmp_path):
 def test_other_recipes_are_left_to_themselves():
     check_own_files("mine:recipe", ["data.train=gone"])
     check_own_files("one_stage:lvis_atss_r50", ["data.train=gone"])
+
+
+def test_settings_of_yolo_are_refused_as_data_but_not_as_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("images", "labels"):
+        Path(folder).mkdir()
+    Path("data.yaml").write_text("names: [cat]\n")
+    maps = ["data.images=images", "data.labels=labels"]
+    check_own_files("own_data:semantic_segmentation", [*maps, "data.names=data.yaml"])
+    with pytest.raises(ValueError, match=r"^data\.yaml: settings of a YOLO folder"):
+        check_own_files("own_data:detection", ["data.train=data.yaml"])

@@ -93,6 +93,17 @@ FAILURES = [
         "train own_data:classification --set data.train=nested --set data.test=none",
         "the categories, name nested/photos",
     ),
+    (
+        "train own_data:detection --set data.train=yolo/data.yaml --set data.test=none",
+        "`equigrad data convert yolo yolo objects.json` makes the COCO file to train on",
+    ),
+    ("train own_data:classification --set data.train=yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
+    ("doctor yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
+    ("compare yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
+    ("data check yolo/data.yaml", "`equigrad data check yolo`"),
+    ("data counts yolo/data.yaml", "`equigrad data check yolo`"),
+    ("data convert yolo yolo/data.yaml new.json", "`equigrad data convert yolo yolo objects.json`"),
+    ("data check settings.yaml", "`equigrad data check FOLDER`"),
     ("data check nested", "1 kind of fault would make training or evaluation wrong"),
     ("table s_efect", "did you mean s_effect?"),
     ("train own_data:semantic_segmentation --set data.images=gone", "name yours with --set data.images=…"),
@@ -147,6 +158,11 @@ def folder(run, tmp_path_factory):
     shutil.copytree(run, folder / "RUN")
     write_images(folder / "photos", {"cat": 2, "dog": 2}, size=16)
     write_images(folder / "nested" / "photos", {"cat": 2, "dog": 2}, size=16)
+    write_images(folder / "yolo" / "images", {"train": 1}, size=16)
+    (folder / "yolo" / "labels" / "train").mkdir(parents=True)
+    (folder / "yolo" / "labels" / "train" / "0.txt").write_text("0 0.5 0.5 0.5 0.5")
+    for file in ("yolo/data.yaml", "settings.yaml"):
+        (folder / file).write_text("train: images\nnames: [cat]\n")
     (folder / "empty").mkdir()
     (folder / "file.txt").write_text("text")
     (folder / "not.zip").write_text("text")

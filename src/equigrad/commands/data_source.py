@@ -22,12 +22,13 @@ _BELOW_ROOT = ("data.images", "data.labels", "data.test_images", "data.test_labe
 
 
 def check_own_files(recipe: str, assignments: Sequence[str]) -> None:
-    """FileNotFoundError for data of `own_data` that is not there, before torch is imported, which takes seconds.
+    """Refuse data of `own_data` that is not there or is no data, before torch is imported, which takes seconds.
 
     Args:
         recipe: its name; other recipes look for their data themselves.
         assignments: `a.b=value`, as given by `--set`.
     """
+    from equigrad.data.detection.formats.yolo import refuse_settings_file
     from equigrad.data.images.stores import check_source
 
     module, _, name = recipe.partition(":")
@@ -37,8 +38,11 @@ def check_own_files(recipe: str, assignments: Sequence[str]) -> None:
     named = {f"data.{path}": settings[f"data.{path}"] for path in _PATHS if f"data.{path}" in settings}
     root = named.get("data.root", ".") if name == "semantic_segmentation" else "."
     for setting, text in (named or DEFAULT_FILES[name]).items():
+        path = Path(root, text) if setting in _BELOW_ROOT else Path(text)
         if text != "none":
-            check_source(Path(root, text) if setting in _BELOW_ROOT else Path(text), setting)
+            check_source(path, setting)
+        if setting != "data.names":
+            refuse_settings_file(path)
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.voc import convert_voc, is_voc
-from equigrad.data.detection.formats.yolo import convert_yolo, is_yolo
+from equigrad.data.detection.formats.yolo import convert_yolo, is_yolo, refuse_settings_file
 from equigrad.data.images.stores import ZipStore, zip_parts
 
 Layout = Literal["coco", "voc", "yolo"]
@@ -20,8 +20,10 @@ Names = Path | Sequence[str]  # a file of category names, or the names
 def detection_layout(source: Path) -> Layout | None:
     """Which form of detection data a path has: a COCO or LVIS file, a VOC or a YOLO folder; None if it is none.
 
-    ValueError for a VOC or YOLO folder in an archive, which would otherwise pass for folders of images.
+    ValueError for a VOC or YOLO folder in an archive, which would otherwise pass for folders of images, and for a
+    YOLO folder's `data.yaml`, which would pass for a list of them.
     """
+    refuse_settings_file(source)
     if source.suffix == ".json":
         return "coco"
     if (parts := zip_parts(source)) is not None:
@@ -51,6 +53,7 @@ def convert_to_coco(
         names: the category names, or a file of them; None finds them in the folder.
         split: of a VOC folder: `ImageSets/Main/<split>.txt`.
     """
+    refuse_settings_file(source)
     if layout == "voc":
         return convert_voc(source, output, names, split=split)
     if split is not None:

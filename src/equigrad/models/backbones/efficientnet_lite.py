@@ -110,8 +110,7 @@ class ConvNorm(nn.Module):
         return F.pad(maps, sides)
 
     def _padding(self, size: int) -> int:
-        remainder = size % self.stride
-        return max(self.overlap if remainder == 0 else self.overlap + self.stride - remainder, 0)
+        return self.overlap + -size % self.stride  # without a branch, which an export would fix for one kind of size
 
 
 class InvertedResidual(nn.Module):

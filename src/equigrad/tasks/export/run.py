@@ -113,7 +113,18 @@ def inputs_of(deployable: Deployable, images: Sequence[Image.Image]) -> list[Ten
 @torch.no_grad()
 def compare(deployable: Deployable, run: Run, inputs: Sequence[Tensors]) -> Difference:
     """The largest differences between an exported file and its run."""
-    return largest([deployable.compare(deployable.run(*each), run(each)) for each in inputs])
+    return largest([deployable.compare(deployable.run(*each), _outputs(run, each)) for each in inputs])
+
+
+def _outputs(run: Run, inputs: Tensors) -> Sequence[torch.Tensor]:
+    try:
+        return run(inputs)
+    except (AssertionError, RuntimeError) as error:  # guards of torch.export, where a size was taken for a constant
+        height, width = inputs[0].shape[-2:]
+        raise EngineError(
+            f"not written, the file fails on images of {height} x {width} pixels: {' '.join(str(error).split())[:100]}; "
+            "take another --format or, for segmenters, add --image-size HEIGHT WIDTH"
+        ) from None
 
 
 def chosen_images(deployable: Deployable, folder: Path | None = None) -> tuple[str, list[Image.Image]]:

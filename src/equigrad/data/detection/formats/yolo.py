@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,17 @@ def is_yolo(folder: Path) -> bool:
         return any(layout.labels.rglob("*.txt"))
     files = (file for file in folder.glob("*.txt") if file.name != "classes.txt")
     return any(file.with_suffix(suffix).is_file() for file in files for suffix in SUFFIXES)
+
+
+def refuse_settings_file(path: Path) -> None:
+    """ValueError for the `data.yaml` of a YOLO folder where data is expected: it has neither images nor objects."""
+    if path.suffix.lower() not in (".yaml", ".yml") or not path.is_file():
+        return
+    folder = shlex.quote(str(path.parent)) if is_yolo(path.parent) else "FOLDER"
+    raise ValueError(
+        f"{path}: settings of a YOLO folder, not its objects: `equigrad data check {folder}` checks them, and "
+        f"`equigrad data convert yolo {folder} objects.json` makes the COCO file to train on"
+    )
 
 
 def convert_yolo(
