@@ -192,7 +192,7 @@ def detection(method: str, folder: Path, num_steps: int = 500) -> WatchedRun:
         training.run_to_evaluation()
         with training.evaluation_model() as evaluated:
             result = detection_run.evaluate_model(recipe, evaluated, sets, Path(place, "predictions"))
-    accuracy = np.array([row["AP"] for row in result.categories])
+    accuracy = np.array([row.AP for row in result.categories])
     return recorder.run(accuracy, categories.counts.instances, layer.weight, training.steps_per_epoch)
 
 

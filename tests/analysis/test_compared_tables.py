@@ -12,6 +12,7 @@ from equigrad.analysis.compared_tables import (
     method_rows,
     result_table,
 )
+from equigrad.analysis.rounding import points
 
 
 @pytest.fixture
@@ -33,6 +34,11 @@ def test_numbers_have_their_spread_or_interval():
     assert mean_and_spread(78.41, np.nan) == "78.4"
     assert difference_and_margin(-3.06, 1.0) == "−3.1 ± 1.0"
     assert difference_and_margin(-0.01, np.nan) == "0.0"
+
+
+@pytest.mark.parametrize("difference", [15.25 - 4e-14, 15.25, 15.25 + 4e-14, 0.05, -0.05])
+def test_differences_are_rounded_as_on_the_page_of_runs(difference):
+    assert difference_and_margin(difference, np.nan) == points(0.5 + difference / 100, 0.5)
 
 
 def test_a_single_method_has_no_differences():

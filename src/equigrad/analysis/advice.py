@@ -7,6 +7,7 @@ import numpy as np
 from equigrad.analysis.compared_methods import CATEGORY_MEAN, ComparedMethods
 from equigrad.analysis.compared_tables import difference_and_margin
 from equigrad.analysis.paired_differences import Differences
+from equigrad.analysis.rounding import tenths
 
 
 def advice(compared: ComparedMethods) -> str:
@@ -83,7 +84,7 @@ def _amounts(
 ) -> str:
     """`3.1 ± 1.2 points above ce in category mean (few 6.0 ± 2.1)`."""
     texts = {
-        column: f"{abs(differences.estimate[method, column]):.1f} ± {differences.margin[method, column]:.1f}"
+        column: f"{tenths(abs(differences.estimate[method, column]))} ± {tenths(differences.margin[method, column])}"
         for column in columns
     }
     first, *more = columns

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from equigrad.analysis.compared_methods import ComparedMethods
+from equigrad.analysis.rounding import ABSENT, signed_tenths, tenths
 
 Table = list[list[str]]  # the first row is the heading
-_ABSENT = "–"
 
 
 def result_table(compared: ComparedMethods) -> Table:
@@ -73,16 +73,16 @@ def as_markdown(table: Table) -> str:
 def mean_and_spread(mean: float, spread: float) -> str:
     """`78.4 ± 0.1`; the spread of one seed is left out, and a group without categories is a dash."""
     if np.isnan(mean):
-        return _ABSENT
-    return f"{mean:.1f}" if np.isnan(spread) else f"{mean:.1f} ± {spread:.1f}"
+        return ABSENT
+    return tenths(mean) if np.isnan(spread) else f"{tenths(mean)} ± {tenths(spread)}"
 
 
 def difference_and_margin(estimate: float, margin: float) -> str:
     """`+3.1 ± 1.2`; only the difference where there is no interval, and a dash without categories."""
     if np.isnan(estimate):
-        return _ABSENT
-    text = f"{estimate:+.1f}".replace("-", "−") if abs(estimate) >= 0.05 else "0.0"
-    return text if np.isnan(margin) else f"{text} ± {margin:.1f}"
+        return ABSENT
+    text = signed_tenths(estimate)
+    return text if np.isnan(margin) else f"{text} ± {tenths(margin)}"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -19,6 +19,7 @@ STARVING_RATIO = 0.2
 _NUM_NAMED = 7  # starving categories in each list
 _NUM_METRICS = 10  # columns of one table
 _NUM_STEPS = 6
+_WORSE_ECE = 0.02  # a clearly worse calibration
 _LOWER_IS_BETTER = ("error", "ece")  # in the names of metrics: coloured the other way round
 
 
@@ -130,7 +131,18 @@ def _outcome(comparison: Comparison, run: ComparedRun) -> Html | None:
         facts.append(f"starving categories {_count(base)} → {_count(run)}")
     if not facts:
         return None
-    return join([element("strong", run_label(comparison, run), f" against {base.name}: "), "; ".join(facts), "."])
+    label = element("strong", run_label(comparison, run), f" against {base.name}: ")
+    return join([label, "; ".join(facts), ".", _calibration(comparison, run, base)])
+
+
+def _calibration(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> str:
+    """A sentence if the rarest group gained while confidences became clearly worse."""
+    rarest = comparison.group_metric_names()[-1:]
+    before, error = base.result.get("ECE"), run.result.get("ECE")
+    has_gained = any(points(run.result.get(name), base.result.get(name)).startswith("+") for name in rarest)
+    if not has_gained or before is None or error is None or error - before < _WORSE_ECE:
+        return ""
+    return f" Its confidences are worse: the calibration error (ECE) is {percent(error)} % against {percent(before)} %."
 
 
 def _changes(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> list[str]:

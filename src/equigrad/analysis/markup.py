@@ -35,10 +35,16 @@ def join(parts: Iterable[object]) -> Html:
 
 
 def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], class_: str = "") -> Html:
-    """A table whose first column names the rows."""
+    """A table whose first column names the rows; on a phone, cells of `results` stand below each other, named."""
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
+    headings = [str(cell) if class_ == "results" else "" for cell in header]
     body = (
-        element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])) for row in rows
+        element(
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", cell, data_heading=heading) for heading, cell in zip(headings[1:], row[1:], strict=True)),
+        )
+        for row in rows
     )
     grid = element("table", element("caption", caption), element("thead", head), element("tbody", *body), class_=class_)
     return element("div", grid, class_="table")

@@ -13,6 +13,7 @@ from equigrad.analysis.compared_methods import ComparedMethods
 from equigrad.analysis.comparison import COLOURS, Categories, ComparedRun, Comparison, compare, smoothed
 from equigrad.analysis.history import RunHistory
 from equigrad.analysis.pictures.text import font_file, is_in_default_font, legible
+from equigrad.analysis.rounding import percent
 from equigrad.data.frequency import Groups
 from equigrad.files import write_atomically
 from equigrad.run_files import STATISTICS
@@ -252,7 +253,7 @@ def _run_style(index: int) -> dict[str, Any]:
 
 def _percent(value: float | None) -> str:
     # "100.0" would run into its neighbour.
-    return "–" if value is None else f"{100 * value:.1f}" if value < 0.9995 else "100"
+    return percent(value).replace("100.0", "100")
 
 
 def style() -> AbstractContextManager[None]:

@@ -7,18 +7,31 @@ import numpy as np
 ABSENT = "–"
 
 
+def tenths(value: float) -> str:
+    """With one digit. Numbers that differ in their last bits alone, as sums in another order do, give one text."""
+    text = f"{round(value, 9):.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+def signed_tenths(value: float) -> str:
+    """The same with its sign, for differences."""
+    text = tenths(value).replace("-", "−")
+    return text if text == "0.0" or text.startswith("−") else f"+{text}"
+
+
 def percent(value: float | None) -> str:
     """A fraction in per cent; a dash if unknown."""
-    return ABSENT if value is None or not np.isfinite(value) else f"{100 * value:.1f}"
+    return ABSENT if value is None or not np.isfinite(value) else tenths(100 * value)
 
 
 def points(value: float | None, base: float | None) -> str:
-    """The difference of two fractions in percentage points, with its sign; empty if one is unknown."""
+    """The difference of two fractions in percentage points, with its sign; empty if one is unknown.
+
+    Of the exact values, as everywhere: it may be 0.1 off the difference of the two percentages that are shown.
+    """
     if value is None or base is None or not np.isfinite(value - base):
         return ""
-    # Of the exact values: the difference of rounded percentages may be 0.1 off.
-    text = f"{100 * (value - base):+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
+    return signed_tenths(100 * (value - base))
 
 
 def number(value: float) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from benchmarks.outlook import left_out, num_right, read_cases, table
 
-from equigrad.analysis.doctor.outlook import RECORD, answer, outlook
+from equigrad.analysis.doctor.outlook import FRESH, RECORD, answer, outlook
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.data.frequency import exponential_profile, load_frequencies, pick_categories
 
@@ -23,6 +23,8 @@ def test_the_doctor_says_how_often_each_answer_was_right():
     for given, record in RECORD.items():
         own = [case for case in CASES if answer(case.imbalance, case.few) == given]
         assert record == (num_right(own), len(own))
+        fresh = [case for case in own if case.kind == "fresh"]
+        assert FRESH[given] == (num_right(fresh), len(fresh))
 
 
 def test_the_page_has_the_table_that_was_measured():
@@ -44,6 +46,7 @@ def test_a_long_tested_tail_gets_a_loss_and_the_command_that_measures_it():
     counts = np.array([300, 100, 10, 3])
     because, advice = outlook(Tail(counts, counts, np.ones(4, int)), "classification", "photos")
     assert "imbalance factor 100, and 50 % of the tested categories" in because
+    assert "right on 10 of 16 measured training sets, and on 0 of 6 that the rule was not fitted to" in because
     assert "try softmax_eql with its defaults" in advice
     assert "equigrad compare photos --methods ce,balanced_softmax,softmax_eql" in advice
 

@@ -12,6 +12,7 @@ from analysis.doctor.classifier_runs import (
 from analysis.run_folders import PATH
 from equigrad.analysis.doctor.run import run_findings, tail_of_run
 from equigrad.analysis.history import RunHistory
+from equigrad.engine.run_lock import run_lock
 
 NULL_LOSS = [{"step": 50, "loss": 2.0}, {"step": 100, "loss": None}]
 
@@ -89,6 +90,16 @@ def test_an_unfinished_run_is_mended_by_the_command_that_goes_on(tmp_path):
     (finding,) = run_findings(RunHistory.load(run))
     assert finding.evidence == "step 60 of 100"
     assert finding.remedy == f"equigrad train own_data:classification --run {run} --resume"
+
+
+def test_a_run_that_is_being_trained_is_said_to_be_so(tmp_path):
+    run = write_classifier(tmp_path / "run", step=60, evaluation=None)
+    with run_lock(run, ["equigrad", "train"]):
+        (finding,) = run_findings(RunHistory.load(run))
+    assert (finding.name, finding.severity) == ("still_training", "note")
+    assert finding.evidence == "its last checkpoint is of step 60 of 100"
+    assert finding.remedy == f"wait for its end, then: equigrad doctor {run} again"
+    assert names(run) == {"unfinished"}
 
 
 def test_a_remedy_is_the_command_of_the_run_with_one_change(tmp_path):

@@ -1,1 +1,1 @@
-"""What `equigrad doctor` says: how long the tail is, what is likely to help, and what looks wrong."""
+"""What `equigrad doctor` says: how long the tail is, what may help, and what looks wrong."""

@@ -36,7 +36,7 @@ class Diagnosis:
 
     @property
     def advice(self) -> list[str]:
-        """Whether an equalization loss is likely to help, and which; empty if the tail or the task is unknown."""
+        """Whether an equalization loss is worth a try, and which; empty if the tail or the task is unknown."""
         if self.tail is None or self.task is None or self.tail.num_seen < 2:
             return []
         return outlook(self.tail, self.task, self.data)

@@ -1,4 +1,4 @@
-"""Whether an equalization loss is likely to help, by a rule of two numbers, and which one to try for a task.
+"""Whether it is worth trying an equalization loss, by a rule of two numbers, and which one to try for a task.
 
 The rule rests on the training sets of docs/evidence/outlook.csv. It says where to look first; `equigrad compare`
 measures.
@@ -25,6 +25,8 @@ class Record(NamedTuple):
 
 
 RECORD: dict[Answer, Record] = {"likely": Record(10, 16), "unlikely": Record(25, 26)}
+FRESH: dict[Answer, Record] = {"likely": Record(0, 6), "unlikely": Record(4, 4)}
+"""The part of it on training sets that were drawn after the rule was fitted."""
 
 
 def answer(
@@ -60,15 +62,20 @@ def outlook(tail: Tail, task: str, data: str | None) -> list[str]:
     because = f"imbalance factor {tail.imbalance:,.4g}, and {share}"
     loss, methods = _ADVICE[task]
     given = answer(tail.imbalance, tail.tested_few)
-    right = f"right on {RECORD[given].num_right} of {RECORD[given].num_given} measured training sets"
+    right = f"this answer was right on {_share(RECORD[given])} measured training sets"
     if given == "unlikely":
         plain = methods.partition(",")[0]
         return [
             f"an equalization loss is not likely to raise the category mean: {because} ({right})",
             f"stay with {plain}",
         ]
-    command = "" if data is None else f"; measure it: equigrad compare {data} --methods {methods}"
+    command = f"equigrad compare {'DATA' if data is None else data} --methods {methods}"
     return [
-        f"an equalization loss is likely to raise the category mean: {because} ({right})",
-        f"try {loss}{command}",
+        f"an equalization loss may raise the category mean: {because} ({right}, "
+        f"and on {_share(FRESH[given])} that the rule was not fitted to)",
+        f"try {loss}; only a measurement tells whether it helps: {command}",
     ]
+
+
+def _share(record: Record) -> str:
+    return f"{record.num_right} of {record.num_given}"

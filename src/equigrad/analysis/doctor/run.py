@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_f
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
 from equigrad.analysis.history import Floats, Json, RunHistory
-from equigrad.run_files import standing, unfinished_note
+from equigrad.files import try_lock
+from equigrad.run_files import LOCK, standing, unfinished_note
 
 
 def tail_of_run(run: RunHistory) -> Tail | None:
@@ -53,12 +55,25 @@ def _command(run: RunHistory) -> str:
 
 def _progress(run: RunHistory) -> list[Finding]:
     found, note = standing(run.folder), unfinished_note(run.folder)
+    if _is_training(run.folder):
+        evidence = "its folder is locked" if found is None else f"its last checkpoint is of {found}"
+        remedy = "wait for its end, then: equigrad doctor RUN again"
+        return [Finding("note", "still_training", "the run is still being trained", evidence, remedy)]
     if note is not None and found is not None:
         remedy = note.partition("to go on: ")[2]
         return [Finding("warning", "unfinished", "the run is not finished", str(found), remedy)]
     if run.lost_lines is not None:
         return [Finding("note", "log_lost", "the log has lost lines", run.lost_lines, "nothing brings them back")]
     return []
+
+
+def _is_training(folder: Path) -> bool:
+    """Whether a process writes in the folder now."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            return not try_lock(file.fileno(), shared=True)
+    except OSError:  # no such file, or a file system without locks
+        return False
 
 
 def _losses(run: RunHistory) -> list[Finding]:

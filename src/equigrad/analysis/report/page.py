@@ -14,6 +14,7 @@ from equigrad.analysis.report.examples import Examples, FindExamples, changed_ca
 from equigrad.analysis.report.predictions import RunPredictions, read_test_predictions
 from equigrad.analysis.report.script_data import script_data_of
 from equigrad.analysis.report.seeds import seed_table
+from equigrad.analysis.rounding import percent
 
 _MAX_CHECKS = 12
 _SCRIPTS = ("charts.js", "table.js", "page.js")
@@ -144,7 +145,7 @@ def _notes(comparison: Comparison) -> list[str]:
             notes.append(f"{run.name} keeps {len(run.history.statistics)} statistics; those of {run.path} are shown.")
         if checks := run.history.checks:
             shown = [checks[index] for index in evenly_chosen(len(checks), _MAX_CHECKS)]
-            values = ", ".join(f"{100 * value:.1f} at step {step:,}" for step, _, value in shown)
+            values = ", ".join(f"{percent(value)} at step {step:,}" for step, _, value in shown)
             part = f"While {run.name} was trained, a part of the test set was evaluated: {checks[0][1]} {values}."
             notes.append(f"{part} The tables are of the whole test set.")
         if lost := run.history.lost_lines:  # reads the log

@@ -72,7 +72,8 @@ def _run_data(
         found["curveSteps"] = snapshots.steps[_curve_rows(snapshots)].tolist()
     found["loss"] = _course([(line["step"], line.get("loss")) for line in run.history.metrics])
     headline = next(iter(comparison.metric_names), None)
-    found["evaluations"] = _course([(step, 100 * value) for step, name, value in run.history.tests if name == headline])
+    tests = [(step, value) for step, name, value in run.history.tests if name == headline]
+    found["evaluations"] = _course(zip((step for step, _ in tests), percents(value for _, value in tests), strict=True))
     if predictions is not None and predictions.images is not None:
         found["reliability"] = reliability(predictions.images, comparison.categories)
     return {name: value for name, value in found.items() if value is not None}

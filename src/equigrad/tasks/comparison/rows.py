@@ -17,6 +17,7 @@ from typing import Any
 
 from equigrad.analysis.compared_methods import COLUMNS, ComparedMethods
 from equigrad.analysis.history import Evaluation
+from equigrad.analysis.rounding import percent
 from equigrad.engine import EngineError
 from equigrad.evaluation.tables import write_table
 from equigrad.files import remove_temporary_files, write_atomically
@@ -181,7 +182,7 @@ def trained_measure(folder: ComparisonFolder, methods: Mapping[str, Method], com
 def _numbers(folder: ComparisonFolder, name: str, seed: int) -> str:
     result = Evaluation.load(folder.row(name, seed)).result
     found = [(column.name, result.get(column.metric)) for column in COLUMNS[folder.task]]
-    return "  ".join(f"{heading} {'–' if value is None else f'{100 * value:.1f}'}" for heading, value in found)
+    return "  ".join(f"{heading} {percent(value)}" for heading, value in found)
 
 
 def _write_rows(folder: ComparisonFolder, wanted: Sequence[tuple[str, int]]) -> None:

@@ -122,7 +122,7 @@ def _outputs(run: Run, inputs: Tensors) -> Sequence[torch.Tensor]:
     except (AssertionError, RuntimeError) as error:  # guards of torch.export, where a size was taken for a constant
         height, width = inputs[0].shape[-2:]
         raise EngineError(
-            f"not written, the file fails on images of {height} x {width} pixels: {' '.join(str(error).split())[:100]}; "
+            f"not written: the file fails on images of {height} x {width}: {' '.join(str(error).split())[:100]}; "
             "take another --format or, for segmenters, add --image-size HEIGHT WIDTH"
         ) from None
 
