@@ -68,7 +68,7 @@ CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
 
 # What makes a script quick, on whatever page it is; the last value of an option wins.
 SCRIPTS: dict[str, Words] = {
-    "benchmarks/advice.py": ["--seeds", "1"],
+    "benchmarks/advice.py": ["--steps", "1", "--seeds", "1"],
     "benchmarks/class_counts.py": ["--steps", "1", "--seeds", "1", "--tables", "places_lt"],
     "benchmarks/confounds.py": ["--steps", "1", "--seeds", "1", "--tables", "drift"],
     "benchmarks/detection_index.py": ["--annotations", "1000", "--against"],
