@@ -139,7 +139,7 @@ def _calibration(comparison: Comparison, run: ComparedRun, base: ComparedRun) ->
     """A sentence if the rarest group gained while confidences became clearly worse."""
     rarest = comparison.group_metric_names()[-1:]
     before, error = base.result.get("ECE"), run.result.get("ECE")
-    has_gained = any(points(run.result.get(name), base.result.get(name)).startswith("+") for name in rarest)
+    has_gained = any((run.result.get(name) or 0) > (base.result.get(name) or 0) for name in rarest)
     if not has_gained or before is None or error is None or error - before < _WORSE_ECE:
         return ""
     return f" Its confidences are worse: the calibration error (ECE) is {percent(error)} % against {percent(before)} %."
