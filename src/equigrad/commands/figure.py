@@ -87,9 +87,9 @@ def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> dict[str, Pa
     labels = {run.name: label for run, label in zip(runs, shown, strict=True)}
     missing = [run for run in in_order(runs) if not run.is_finished(folder)]
     if missing:
-        print(
-            f"{parsed.name}, {parsed.scale}: {len(missing)} of {len(runs)} runs are missing and trained now", flush=True
-        )
+        length = ", in at most two minutes of one core each" if parsed.scale == "mini" else ""
+        there = f"{len(missing)} of {len(runs)} runs are missing and trained now"
+        print(f"{parsed.name}, {parsed.scale}: {there}{length}", flush=True)
     jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
     outcome = train_missing(in_order(runs), folder, jobs=jobs, command=command, labels=labels)
     if outcome.failures:
