@@ -71,7 +71,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/advice.py": ["--steps", "1", "--seeds", "1"],
     "benchmarks/class_counts.py": ["--steps", "1", "--seeds", "1", "--tables", "places_lt"],
     "benchmarks/confounds.py": ["--steps", "1", "--seeds", "1", "--tables", "drift"],
-    "benchmarks/detection_index.py": ["--annotations", "1000", "--against"],
+    "benchmarks/detection_index.py": ["--annotations", "1000", "--share", "0.001", "--later", "0", "--against"],
     "benchmarks/endurance.py": ["--steps", "4", "--early", "2", "--losses", "SeesawLoss"],
     "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
