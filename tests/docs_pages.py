@@ -73,7 +73,7 @@ SCRIPTS: dict[str, Words] = {
     "benchmarks/confounds.py": ["--steps", "1", "--seeds", "1", "--tables", "drift"],
     "benchmarks/detection_index.py": ["--annotations", "1000", "--share", "0.001", "--later", "0", "--against"],
     "benchmarks/endurance.py": ["--steps", "4", "--early", "2", "--losses", "SeesawLoss"],
-    "benchmarks/engine.py": ["--steps", "20", "--width", "64"],
+    "benchmarks/engine.py": ["--steps", "20", "--width", "64", "--workers", "0"],
     "benchmarks/evaluation.py": ["--images", "20", "--categories", "10", "--only", "equigrad"],
     "benchmarks/evidence_summary.py": [],
     "benchmarks/export.py": ["--only", "classifier", "--formats", "torchscript", "--steps", "2", "--repeats", "1"],
