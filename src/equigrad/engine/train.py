@@ -285,6 +285,8 @@ class Training:
         is_broken, should_stop = any_rank(self.fabric, alarm is not None, self.stop.is_set)
         if is_broken:
             alarms = [text for text in gather_objects(alarm) if text]
+            if self.reporter.log is not None:
+                self.reporter.log.write({"step": step, "loss": math.nan})
             raise AgreedError(f"{alarms[0]}; {self._last_checkpoint()}")
         return should_stop
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from torch import Tensor
 from equigrad.analysis.doctor.data import Commands, Fault, data_findings
 from equigrad.analysis.doctor.diagnosis import Diagnosis
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.run import run_findings, tail_of_run
-from equigrad.analysis.doctor.settings import compensates, loss_of, task_of
+from equigrad.analysis.doctor.run import completed, largest_positive, run_findings, stronger, tail_of_run
+from equigrad.analysis.doctor.settings import compensates, loss_of, settings_findings, task_of
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
-from equigrad.analysis.history import RunHistory, StatisticsOverTime
+from equigrad.analysis.history import Json, RunHistory, StatisticsOverTime
 from equigrad.data.detection.checks import check_detection, check_test_set
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.findings import Finding as DataFinding, errors
@@ -30,7 +30,7 @@ from equigrad.data.images.stores import check_exists
 from equigrad.data.segmentation.category_pixels import LabelReading, scan_label_maps, show_progress
 from equigrad.data.segmentation.readers import read_label_folders
 from equigrad.engine.checkpoint import load_checkpoint
-from equigrad.run_files import RECIPE
+from equigrad.run_files import CHECKPOINTS, RECIPE, read_recipe, standing
 from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.comparison.sources import NamedFiles, Source, TaskName, assignments_of, find_source
 from equigrad.tasks.detection.data import CocoFiles
@@ -61,16 +61,21 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
 
 def _run(folder: Path) -> Diagnosis:
     run = RunHistory.load(folder)
-    settings = run.recipe.get("settings", {})
-    precision, loss = settings.get("precision"), loss_of(settings)
+    return _trained(folder, "run", run.recipe.get("settings", {}), tail_of_run(run), run_findings(run))
+
+
+def _trained(
+    subject: Path, kind: Literal["run", "checkpoint"], settings: Json, tail: Tail | None, findings: list[Finding]
+) -> Diagnosis:
+    precision = settings.get("precision")
     return Diagnosis(
-        str(folder),
-        "run",
+        str(subject),
+        kind,
         task_of(settings),
-        tail_of_run(run),
-        run_findings(run),
+        tail,
+        findings,
         precision=precision if isinstance(precision, str) else None,
-        loss=_loss_name(loss),
+        loss=_loss_name(loss_of(settings)),
     )
 
 
@@ -163,15 +168,24 @@ def _checkpoint(file: Path) -> Diagnosis:
             f"{file}: no gradient statistics in it, expected tensors such as criterion.statistics.positive; save the "
             "state_dict of the loss with that of the model"
         )
-    findings: list[Finding] = []
+    run = file.absolute().parent.parent  # of a checkpoint that a run wrote
+    recipe = read_recipe(run) if file.absolute().parent.name == CHECKPOINTS and (run / RECIPE).is_file() else {}
+    settings, planned, step = recipe.get("settings", {}), standing(run) if recipe else None, content.get("step")
+    findings = settings_findings(settings)
     for path, (positive, negative, skipped) in found.items():
         broken = _damaged_sums(path, positive, negative)
         findings += broken
         if not any(finding.severity == "error" for finding in broken):
             sums = (values.detach().double().numpy()[None] for values in (positive, negative))
-            history = StatisticsOverTime(np.zeros(1, dtype=np.int64), *sums)
-            findings += statistics_findings(Gathered(history, num_skipped=skipped))
-    return Diagnosis(str(file), "checkpoint", None, None, findings)
+            history = StatisticsOverTime(np.array([step if type(step) is int else 0]), *sums)
+            gathered = Gathered(history, num_skipped=skipped)
+            if recipe:
+                num_steps = None if planned is None else planned.last_step
+                largest = largest_positive(settings)
+                gathered = replace(gathered, num_steps=num_steps, largest_positive=largest, stronger=stronger(recipe))
+            findings += statistics_findings(gathered)
+    findings = [replace(finding, remedy=completed(finding.remedy, recipe, run)) for finding in findings]
+    return _trained(file, "checkpoint", settings, None, findings)
 
 
 def _statistics_in(content: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, tuple[Tensor, Tensor, int]]]:

@@ -20,11 +20,11 @@ def classifier(loss=SOFTMAX_EQL, scores="Softmax", **method):
     return {"type": "ClassificationRecipe", **parts, "precision": "32"}
 
 
-def write_classifier(folder, settings=None, *, step=100, won=(1, 0.95, 0.9, 0.9, 0.8, 0.7), **content):
+def write_classifier(folder, settings=None, *, step=100, won=(1, 0.95, 0.9, 0.9, 0.8, 0.7), assignments=(), **content):
     """A run of 100 steps; `won` is the share of its own samples that each category wins."""
     content.setdefault("statistics", {**moving(), **recognition(won)})
     content.setdefault("evaluation", evaluation_without())
-    own = recipe(settings=settings or classifier(), format=2, recipe="own_data:classification")
+    own = recipe(settings=settings or classifier(), format=2, recipe="own_data:classification", set=list(assignments))
     own["starts"][0]["last_step"] = 100
     write_run(folder, recipe=own, **content)
     (folder / "checkpoints").mkdir()

@@ -103,10 +103,16 @@ def test_a_run_that_is_being_trained_is_said_to_be_so(tmp_path):
 
 
 def test_a_remedy_is_the_command_of_the_run_with_one_change(tmp_path):
-    run = write_classifier(tmp_path / "run", **FAULTS["compensated_twice"])
+    run = write_classifier(
+        tmp_path / "run",
+        **FAULTS["compensated_twice"],
+        assignments=["method.sampler=class_balanced", "name=two words", "method=ce"],
+    )
     (finding,) = run_findings(RunHistory.load(run))
-    begin = f"equigrad train toy:BCE --set 'name=two words' --run {run}_again --set method.sampler=random"
-    assert finding.remedy.startswith(begin)
+    assert finding.remedy.endswith(
+        f": equigrad train own_data:classification --set method.sampler=random --set 'name=two words' --set method=ce "
+        f"--run {run}_again"
+    )
 
 
 def test_a_starving_tail_is_sent_to_the_equalized_loss(tmp_path):
@@ -115,10 +121,31 @@ def test_a_starving_tail_is_sent_to_the_equalized_loss(tmp_path):
     )
     run = write_classifier(tmp_path / "run", settings, won=(1, 1, 1, 1, 0, 0))
     (finding,) = run_findings(RunHistory.load(run))
-    assert finding.remedy == f"train with the method sigmoid_eql; equigrad report {run} names the categories"
+    assert finding.remedy == (
+        f"equigrad report {run} names the categories; train with sigmoid_eql: "
+        f"equigrad train own_data:classification --set method=sigmoid_eql --run {run}_again"
+    )
     assert finding.evidence.startswith(
         "2 of the 2 rarest categories have a share of own training samples won below 0.5"
     )
+
+
+def test_a_tail_that_starves_with_an_equalization_loss_is_trained_longer(tmp_path):
+    settings = classifier()
+    settings["training"]["schedule"] = {"epochs": 5}
+    run = write_classifier(tmp_path / "run", settings, won=(1, 1, 1, 1, 0, 0))
+    (finding,) = run_findings(RunHistory.load(run))
+    assert "--set training.schedule.epochs=10 --run" in finding.remedy
+
+
+def test_a_category_that_may_still_come_is_not_called_never_seen(tmp_path):
+    early = {**moving([1, 1, 1, 1, 0.9, 0]), **recognition([0.9] * 6, samples=800), "steps": [0, 20, 40]}
+    run = write_classifier(tmp_path / "run", step=40, statistics=early)
+    assert "never_seen" not in names(run)
+
+
+def test_a_run_that_stopped_at_a_broken_loss_is_not_sent_on(tmp_path):
+    assert names(write_classifier(tmp_path / "run", step=60, metrics=NULL_LOSS)) == {"loss_not_finite"}
 
 
 def test_the_tail_is_that_of_the_evaluated_categories(tmp_path):

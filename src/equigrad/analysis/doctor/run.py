@@ -7,13 +7,27 @@ from pathlib import Path
 import numpy as np
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.settings import TRAIN_AGAIN, compensates, has_one_label, loss_of, settings_findings
+from equigrad.analysis.doctor.settings import (
+    TRAIN_AGAIN,
+    compensates,
+    equalized,
+    has_one_label,
+    loss_of,
+    part,
+    settings_findings,
+)
 from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
 from equigrad.analysis.history import Floats, Json, RunHistory
 from equigrad.files import try_lock
 from equigrad.run_files import LOCK, standing, unfinished_note
+
+_HOLD_OUT = {
+    **dict.fromkeys(("OwnImages", "ManyLabels", "CocoFiles"), "--set data.test=none"),
+    "LabelFolders": "--set data.test_images=none --set data.test_labels=none",
+}
+"""Settings of data that test on a part of the training set."""
 
 
 def tail_of_run(run: RunHistory) -> Tail | None:
@@ -32,29 +46,30 @@ def run_findings(run: RunHistory) -> list[Finding]:
     found = [*_progress(run), *_losses(run), *settings_findings(settings)]
     for history in run.statistics.values():
         names = None if run.evaluation is None else run.evaluation.names_and_counts()[0] or None
-        found += statistics_findings(Gathered(history, names, _planned_steps(run), _largest_positive(settings)))
+        gathered = Gathered(
+            history, names, _planned_steps(run), largest_positive(settings), stronger=stronger(run.recipe)
+        )
+        found += statistics_findings(gathered)
     found += [*_samples(run), *_starving(run), *_untested(run)]
-    again = _command(run)
-    folder = shlex.quote(str(run.folder))
-    return [
-        replace(finding, remedy=finding.remedy.replace(TRAIN_AGAIN, again).replace(" RUN ", f" {folder} "))
-        for finding in found
-    ]
+    return [replace(finding, remedy=completed(finding.remedy, run.recipe, run.folder)) for finding in found]
 
 
-def _command(run: RunHistory) -> str:
-    """How the run was started, for a folder of its own; what follows changes it."""
-    words = next(iter(run.commands), [])
-    if words[:2] != ["equigrad", "train"]:
-        return TRAIN_AGAIN
-    if "--run" in words[:-1]:
-        index = words.index("--run")
-        words = words[:index] + words[index + 2 :]
-    return shlex.join([*words, "--run", f"{run.folder}_again"])
+def completed(remedy: str, recipe: Json, folder: Path) -> str:
+    """A remedy with the folder of the run, and with the run's own settings in a command that trains it again."""
+    text, train, change = remedy.replace(" RUN ", f" {shlex.quote(str(folder))} ").partition(TRAIN_AGAIN)
+    name, assignments = recipe.get("recipe"), recipe.get("set")
+    if not train or not isinstance(name, str) or not isinstance(assignments, list):
+        return text + train + change
+    changed = shlex.split(change)[1::2]
+    latest = {str(assignment).partition("=")[0]: str(assignment) for assignment in [*assignments, *changed]}
+    settings = [word for assignment in latest.values() for word in ("--set", assignment)]
+    return text + shlex.join(["equigrad", "train", name, *settings, "--run", f"{folder}_again"])
 
 
 def _progress(run: RunHistory) -> list[Finding]:
     found, note = standing(run.folder), unfinished_note(run.folder)
+    if _broken_losses(run):
+        return []  # going on would meet the same batch with the same weights
     if _is_training(run.folder):
         evidence = "its folder is locked" if found is None else f"its last checkpoint is of {found}"
         remedy = "wait for its end, then: equigrad doctor RUN again"
@@ -76,17 +91,25 @@ def _is_training(folder: Path) -> bool:
         return False
 
 
+def _broken_losses(run: RunHistory) -> list[int]:
+    """Steps whose loss was not finite."""
+    return [line["step"] for line in run.metrics if "loss" in line and line["loss"] is None]
+
+
 def _losses(run: RunHistory) -> list[Finding]:
-    broken = [line["step"] for line in run.metrics if "loss" in line and line["loss"] is None]
+    broken = _broken_losses(run)
     if not broken:
         return []
+    optimizer = part(part(run.recipe.get("settings", {}), "training"), "optimizer")
+    lr = optimizer.get("lr")
+    change = f"training.optimizer.lr={lr / 10:g}" if isinstance(lr, int | float) else "training.max_grad_norm=10"
     return [
         Finding(
             "error",
             "loss_not_finite",
             "the loss is not finite",
             f"{len(broken):,} lines of the log, the first at step {broken[0]:,}",
-            f"{TRAIN_AGAIN} --set training.max_grad_norm=10, or with half the learning rate (--lr)",
+            f"train with smaller steps: {TRAIN_AGAIN} --set {change}",
         )
     ]
 
@@ -96,7 +119,7 @@ def _planned_steps(run: RunHistory) -> int | None:
     return None if found is None else found.last_step
 
 
-def _largest_positive(settings: Json) -> float | None:
+def largest_positive(settings: Json) -> float | None:
     """Of a classifier: the mean of |p - 1| is at most 1, times the largest weight of a positive sample."""
     if not has_one_label(settings) or settings.get("init") is not None:
         return None  # statistics may have come with the weights
@@ -127,23 +150,21 @@ def _samples(run: RunHistory) -> list[Finding]:
 
 def _starving(run: RunHistory) -> list[Finding]:
     """Most of the rarest third loses its own training samples to others, while the head wins its own."""
-    settings = run.recipe.get("settings", {})
+    remedy = stronger(run.recipe)
     found: list[Finding] = []
     for path, history in run.recognition.items():
         if "auxiliary" in path:
             continue
         share, seen = history.share[-1], history.seen[-1]
-        found += _starving_tail(share, seen, STARVING, "share of own training samples won", settings)
+        found += _starving_tail(share, seen, STARVING, "share of own training samples won", remedy)
     if run.recognition:
         return found
     for statistics in run.statistics.values():
-        found += _starving_tail(
-            statistics.ratio[-1], statistics.positive[-1], STARVING_RATIO, "gradient ratio", settings
-        )
+        found += _starving_tail(statistics.ratio[-1], statistics.positive[-1], STARVING_RATIO, "gradient ratio", remedy)
     return found
 
 
-def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, settings: Json) -> list[Finding]:
+def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, remedy: str) -> list[Finding]:
     known = np.flatnonzero(np.isfinite(indicator) & (amounts > 0))
     order = known[np.argsort(amounts[known], kind="stable")]
     size = len(order) // 3
@@ -153,8 +174,6 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
     num_starving = int(np.count_nonzero(tail < limit))
     if 2 * num_starving <= size or np.mean(head) < limit:
         return []
-    is_equalized = compensates(loss_of(settings))
-    remedy = "train longer" if is_equalized else f"train with {_equalized(settings)}"
     return [
         Finding(
             "warning",
@@ -162,22 +181,22 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
             "the tail is starving",
             f"{num_starving:,} of the {size:,} rarest categories have a {what} below {limit:g}; "
             f"mean {np.mean(tail):.2f}, head {np.mean(head):.2f}",
-            f"{remedy}; equigrad report RUN names the categories",
+            f"equigrad report RUN names the categories; {remedy}",
         )
     ]
 
 
-def _equalized(settings: Json) -> str:
-    """The method that equalizes what a plain loss computes, as `--method` and recipes name it."""
-    kind = loss_of(settings).get("type")
-    equalized = {
-        "SigmoidEql": "sigmoid_eql",
-        "Efl": "efl",
-        "Eqfl": "eqfl",
-        "QualityFocal": "eqfl",
-        "FocalEql": "fl_eql",
-    }
-    return f"the method {equalized.get(str(kind), 'softmax_eql')}"
+def stronger(recipe: Json) -> str:
+    """How to do more for the tail than a run did: with the equalized loss, or, if it had one, for longer."""
+    settings = recipe.get("settings", {})
+    if not compensates(loss_of(settings)):
+        return equalized(recipe)
+    schedule = part(part(settings, "training"), "schedule")
+    for name in ("epochs", "steps"):
+        length = schedule.get(name)
+        if isinstance(length, int | float):
+            return f"train longer: {TRAIN_AGAIN} --set training.schedule.{name}={2 * length:g}"
+    return "train longer (--epochs)"
 
 
 def _untested(run: RunHistory) -> list[Finding]:
@@ -188,12 +207,14 @@ def _untested(run: RunHistory) -> list[Finding]:
     if not lacking:
         return []
     rarest = min(lacking, key=lambda category: category.count)
+    hold_out = _HOLD_OUT.get(str(part(run.recipe.get("settings", {}), "data").get("type")))
+    command = "" if hold_out is None else f", or on a held-out part of the training set: {TRAIN_AGAIN} {hold_out}"
     return [
         Finding(
             "warning",
             "not_tested",
             f"the test set lacks {len(lacking):,} of {len(trained):,} trained categories",
             f"the rarest is {rarest.name}, training samples: {rarest.count:,}",
-            f"test on a held-out part: {TRAIN_AGAIN} --set data.test=none",
+            f"test on samples of them{command}",
         )
     ]

@@ -7,7 +7,7 @@ from equigrad.analysis.doctor.finding import Finding
 from equigrad.analysis.history import Json
 
 TRAIN_AGAIN = "equigrad train …"
-"""Stands in a remedy for the command of the run."""
+"""Stands in a remedy for the command of the run; what changes follows as `--set NAME=VALUE …` and ends the remedy."""
 
 _SIGMOID_LOSSES = ("SigmoidEql", "Efl", "Eqfl", "FocalEql", "QualityFocal", "GradientBlocking")
 _SOFTMAX_LOSSES = (
@@ -19,11 +19,30 @@ _SOFTMAX_SCORES = ("Softmax", "AdjustedSoftmax", "SoftmaxObjectness", "SoftmaxBa
 _ONE_LABEL = ("GlyphImages", "OwnImages", "PublishedImages")  # data with one category for each image
 _COUNTING_LOSSES = ("BalancedSoftmax", "LogitAdjustment", "Lade", "Seesaw", "GradientBlocking")
 
+_METHODS = {
+    "SigmoidEql": "sigmoid_eql",
+    "Efl": "efl",
+    "Eqfl": "eqfl",
+    "QualityFocal": "eqfl",
+    "FocalEql": "fl_eql",
+}
+"""Methods that equalize what a loss computes, as `--method` and recipes name them."""
+
+_REWEIGHTED = ("reweight_positive=true", "reweight_negative=true")
+_STRENGTHS = {
+    "SoftmaxEql": ("prior_power=1",),
+    "SigmoidEql": _REWEIGHTED,
+    "FocalEql": _REWEIGHTED,
+    "Efl": ("focus_scale=8",),
+    "Eqfl": ("focus_scale=8",),
+}
+"""Settings that make an equalization loss one that was kept at zero strength."""
+
 
 def task_of(settings: Json) -> str | None:
     """The task as `equigrad compare` names it; None for settings of a user's own parts."""
     if settings.get("type") == "DetectionRecipe":
-        return "instance_segmentation" if _part(settings, "detector").get("with_masks") else "detection"
+        return "instance_segmentation" if part(settings, "detector").get("with_masks") else "detection"
     if settings.get("type") == "SegmentationRecipe":
         return "semantic_segmentation"
     return "classification" if has_one_label(settings) else None
@@ -32,13 +51,13 @@ def task_of(settings: Json) -> str | None:
 def has_one_label(settings: Json) -> bool:
     """Whether a run classifies images that have one category each."""
     is_classification = settings.get("type") == "ClassificationRecipe"
-    return is_classification and _part(settings, "data").get("type") in _ONE_LABEL
+    return is_classification and part(settings, "data").get("type") in _ONE_LABEL
 
 
 def loss_of(settings: Json) -> Json:
     """Settings of the loss of the categories, without objectness around it."""
-    loss = _part(_part(settings, "method"), "loss")
-    return _part(loss, "loss") if loss.get("type") == "WithObjectness" else loss
+    loss = part(part(settings, "method"), "loss")
+    return part(loss, "loss") if loss.get("type") == "WithObjectness" else loss
 
 
 def compensates(loss: Json) -> bool:
@@ -54,6 +73,29 @@ def compensates(loss: Json) -> bool:
             return kind in _COUNTING_LOSSES
 
 
+def part(settings: Json, name: str) -> Json:
+    """A dictionary inside settings; empty if they have none of that name."""
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def equalized(recipe: Json) -> str:
+    """How to train a run of a plain loss, as in `recipe.json`, with the loss that equalizes it."""
+    settings = recipe.get("settings", {})
+    loss = loss_of(settings).get("type")
+    method = _METHODS.get(str(loss), "sigmoid_eql" if settings.get("type") == "DetectionRecipe" else "softmax_eql")
+    path = (
+        "method.loss.loss" if part(part(settings, "method"), "loss").get("type") == "WithObjectness" else "method.loss"
+    )
+    if str(recipe.get("recipe")).startswith("own_data:"):
+        change = f"--set method={method}"
+    elif loss in _STRENGTHS:
+        change = " ".join(f"--set {path}.{strength}" for strength in _STRENGTHS[loss])
+    else:
+        return f"train with the method {method}"
+    return f"train with {method}: {TRAIN_AGAIN} {change}"
+
+
 def settings_findings(settings: Json) -> list[Finding]:
     """What does not go together."""
     found = (_mismatch(settings), _missing_prior(settings), _compensated_twice(settings))
@@ -61,7 +103,7 @@ def settings_findings(settings: Json) -> list[Finding]:
 
 
 def _mismatch(settings: Json) -> Finding | None:
-    loss, scores = loss_of(settings).get("type"), _part(_part(settings, "method"), "scores").get("type")
+    loss, scores = loss_of(settings).get("type"), part(part(settings, "method"), "scores").get("type")
     if loss in _SIGMOID_LOSSES and scores in _SOFTMAX_SCORES:
         wanted = "Sigmoid"
     elif loss in _SOFTMAX_LOSSES and scores in _SIGMOID_SCORES:
@@ -87,7 +129,7 @@ def _missing_prior(settings: Json) -> Finding | None:
             return Finding(
                 "warning",
                 "bias_prior_missing",
-                "sigmoids start at 0.5, so the first steps flood every category with negative gradient",
+                f"sigmoids start at {prior or 0.5:g}, so the first steps flood every category with negative gradient",
                 f"loss {loss}, {path} is {'none' if prior is None else prior}",
                 f"{TRAIN_AGAIN} --set {path}=0.001",
             )
@@ -95,22 +137,22 @@ def _missing_prior(settings: Json) -> Finding | None:
 
 
 def _priors(settings: Json) -> list[tuple[str, float | None]]:
-    method, detector = _part(settings, "method"), _part(settings, "detector")
-    classifier = _part(method, "classifier")
+    method, detector = part(settings, "method"), part(settings, "detector")
+    classifier = part(method, "classifier")
     places = {
         "method.bias_prior": (method, "bias_prior"),
         "method.classifier.prior": (classifier, "prior"),
         "detector.prior": (detector, "prior"),
     }
-    return [(path, part[name]) for path, (part, name) in places.items() if _is_prior(part, name)]
+    return [(path, owner[name]) for path, (owner, name) in places.items() if _is_prior(owner, name)]
 
 
-def _is_prior(part: Json, name: str) -> bool:
-    return name in part and isinstance(part[name], int | float | None)
+def _is_prior(owner: Json, name: str) -> bool:
+    return name in owner and isinstance(owner[name], int | float | None)
 
 
 def _compensated_twice(settings: Json) -> Finding | None:
-    method = _part(settings, "method")
+    method = part(settings, "method")
     path = "sampler" if "sampler" in settings else "method.sampler"
     sampler, loss = settings.get("sampler", method.get("sampler")), loss_of(settings)
     if sampler not in ("repeat_factor", "class_balanced") or not compensates(loss):
@@ -122,10 +164,5 @@ def _compensated_twice(settings: Json) -> Finding | None:
         "compensated_twice",
         "sampler and loss both make up for rare categories, which may cost the frequent ones",
         f"{path}={sampler} with loss {loss.get('type')}",
-        f"{TRAIN_AGAIN} --set {path}=random, or the plain loss",
+        f"train with the plain loss, or with a plain sampler: {TRAIN_AGAIN} --set {path}=random",
     )
-
-
-def _part(settings: Json, name: str) -> Json:
-    part = settings.get(name)
-    return part if isinstance(part, dict) else {}

@@ -23,6 +23,7 @@ class Gathered:
         num_steps: that the training has; None if unknown.
         largest_positive: the most that the positive gradient of all categories can grow by in a step; None if unknown.
         num_skipped: batches left out because their gradient was not finite.
+        stronger: how to train with a loss that raises the ratio.
     """
 
     history: StatisticsOverTime
@@ -30,6 +31,7 @@ class Gathered:
     num_steps: int | None = None
     largest_positive: float | None = None
     num_skipped: int = 0
+    stronger: str = "train with an equalization loss"
 
 
 def statistics_findings(gathered: Gathered) -> list[Finding]:
@@ -67,24 +69,30 @@ def _still(gathered: Gathered) -> Finding | None:
 
 
 def _stuck(gathered: Gathered) -> Finding | None:
-    """A median category with hardly any positive gradient, and no better than at half-time."""
+    """A median category with hardly any positive gradient, and no better than at half-time, if that is known."""
     ratio = gathered.history.ratio
-    if len(ratio) < 3 or not np.isfinite(ratio[-1]).any():
+    end = _median(ratio[-1])
+    if len(ratio) == 2 or end >= _STUCK_RATIO:
         return None
-    middle, end = _median(ratio[len(ratio) // 2]), _median(ratio[-1])
-    if end >= _STUCK_RATIO or end > 1.1 * middle:
+    if len(ratio) == 1:
+        evidence = f"median {end:.2g}; a later checkpoint, or the run, tells whether it rises"
+        return Finding("note", "ratio_low", "the gradient ratio is near 0", evidence, gathered.stronger)
+    middle = _median(ratio[len(ratio) // 2])
+    if end > 1.1 * middle:
         return None
     return Finding(
         "warning",
         "ratio_stuck",
         "the gradient ratio is stuck near 0",
         f"median {end:.2g} at the end, {middle:.2g} at half-time",
-        "start sigmoids at a low probability (--set method.bias_prior=0.001) and train longer or with a higher --lr",
+        gathered.stronger,
     )
 
 
 def _never_seen(gathered: Gathered) -> Finding | None:
     history = gathered.history
+    if gathered.num_steps is not None and 2 * history.steps[-1] < gathered.num_steps:
+        return None  # it may still come
     absent: Ints = np.flatnonzero((history.positive[-1] == 0) & (history.negative[-1] > 0))
     if not len(absent):
         return None
