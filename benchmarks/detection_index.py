@@ -212,14 +212,14 @@ def own_megabytes() -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1024
 
 
-def print_starts(name: str, share: float) -> None:
+def print_starts(name: str, share: float, num_later: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made, name)
         make_data(name, folder, share)
         print(f"| {name}, start | s | CPU s | imports, s | CPU s | peak MB above imports | own MB, imports included |")
         print("|---" * 7 + "|")
         cache = str(Path(made, "cache"))
-        for label, setting in (("without an index", ""), ("first", cache), ("later", cache), ("later", cache)):
+        for label, setting in (("without an index", ""), ("first", cache), *[("later", cache)] * num_later):
             line = [sys.executable, __file__, "--start", name, "--file", str(folder)]
             environment = {**os.environ, "EQUIGRAD_CACHE": setting}
             shown = subprocess.run(line, capture_output=True, text=True, check=True, env=environment).stdout
@@ -235,6 +235,7 @@ def main() -> None:
     parser.add_argument("--against", nargs="*", choices=PEERS, default=PEERS, help="readers to compare with")
     parser.add_argument("--starts", nargs="+", choices=("lvis", "openimages"), help="measure starts of a training")
     parser.add_argument("--share", type=float, default=1.0, help="of the size of the real files, for --starts")
+    parser.add_argument("--later", type=int, default=2, help="starts with an index that is there, for --starts")
     parser.add_argument("--reader", help=argparse.SUPPRESS)
     parser.add_argument("--start", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -243,7 +244,7 @@ def main() -> None:
         return
     if arguments.starts:
         for name in arguments.starts:
-            print_starts(name, arguments.share)
+            print_starts(name, arguments.share, arguments.later)
         return
     if arguments.reader:
         run_reader(arguments.reader, arguments.file)

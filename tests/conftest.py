@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import signal
@@ -25,12 +26,24 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["EQUIGRAD_CACHE"] = ""  # no test writes into the home folder
 do_not_wait_for_the_disk()
 
+gc.disable()  # until all tests are collected: hardly anything that is imported is garbage
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_collection_modifyitems(items):
     """Slow tests come first: the workers then share tests of milliseconds at the end, and finish together."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish():
+    """The modules and the ten thousand tests stay; no collection of garbage goes through them again."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # libraries complain about what is left when Python ends
 
 
 @pytest.fixture(autouse=True)

@@ -32,12 +32,12 @@ def test_the_lead_says_what_changed_overall_and_most(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("few", "ece", "is_said"), [(0.8, 0.165, True), (0.8, 0.06, False), (0.4, 0.165, False)], ids=str
+    ("rare", "ece", "is_said"), [(0.8, 0.165, True), (0.8, 0.06, False), (0.4, 0.165, False)], ids=str
 )
-def test_a_gain_of_the_tail_at_the_cost_of_calibration_is_said(tmp_path, few, ece, is_said):
+def test_a_gain_of_the_tail_at_the_cost_of_calibration_is_said(tmp_path, rare, ece, is_said):
     results = [
-        {"Overall": 0.7, "Many": 0.9, "Few": 0.4, "top5": 0.9, "ECE": 0.051},
-        {"Overall": 0.8, "Many": 0.9, "Few": few, "top5": 0.9, "ECE": ece},
+        {"Overall": 0.7, "Frequent": 0.9, "Rare": 0.4, "top5": 0.9, "ECE": 0.051},
+        {"Overall": 0.8, "Frequent": 0.9, "Rare": rare, "top5": 0.9, "ECE": ece},
     ]
     plain, better = ({"evaluation": evaluation([0.5] * 6, result, "accuracy")} for result in results)
     text = words(findings.lead(both(tmp_path, first=plain, second=better)))

@@ -134,6 +134,7 @@ def test_images_of_ones_own_are_compared_on(run, tmp_path):
     assert done.code == 0, done.err
     assert f"{tmp_path / 'own.pt'}: " in done.out
     assert f"1 image of {tmp_path}" in done.out
+    assert done.out.startswith("writing ")  # before it takes its time
 
 
 def test_without_test_images_a_run_folder_is_enough(detector, tmp_path):

@@ -58,3 +58,11 @@ def test_wrong_words_are_one_line(words, message, tmp_path):
     assert done.code == 1
     assert done.err.count("\n") == 1
     assert message in done.err
+
+
+def test_the_run_of_a_classifier_has_no_detections_to_draw(run, photos, tmp_path):
+    words = ("figure", "vis_od", run, run, "--images", photos / "test", "--output", tmp_path / "objects.png")
+    done = equigrad(*words, folder=tmp_path)
+    assert done.code == 1
+    assert done.err == f"equigrad: {run}: not the run of a detector; vis_od draws detections\n"
+    assert not (tmp_path / "objects.png").exists()

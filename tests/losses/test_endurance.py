@@ -9,6 +9,13 @@ import torch
 from losses.all_losses import CASES
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _only_what_is_new():
+    """Whatever earlier tests left is no longer gone through, which would take longer than the steps."""
+    gc.collect()
+    gc.freeze()
+
+
 def living_tensors():
     gc.collect()
     return sum(issubclass(type(item), torch.Tensor) for item in gc.get_objects())

@@ -115,6 +115,11 @@ class Comparison:
         chosen = [*names[:1], *(name for name in found if name is not None)]
         return chosen if any(found) else names[:6]
 
+    def rarest_metric_name(self) -> str | None:
+        """That of the group with the rarest categories; None if the runs have no such metric."""
+        groups = self.categories.group_names
+        return _metric_of_group(groups[-1], self.metric_names, groups) if groups else None
+
     def group_ratios(self, run: ComparedRun) -> Floats:
         """(T, G) median ratio of each group at each snapshot; NaN before the group received any gradient."""
         assert run.statistics is not None

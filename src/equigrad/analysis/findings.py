@@ -137,9 +137,9 @@ def _outcome(comparison: Comparison, run: ComparedRun) -> Html | None:
 
 def _calibration(comparison: Comparison, run: ComparedRun, base: ComparedRun) -> str:
     """A sentence if the rarest group gained while confidences became clearly worse."""
-    rarest = comparison.group_metric_names()[-1:]
+    rarest = comparison.rarest_metric_name()
     before, error = base.result.get("ECE"), run.result.get("ECE")
-    has_gained = any((run.result.get(name) or 0) > (base.result.get(name) or 0) for name in rarest)
+    has_gained = rarest is not None and (run.result.get(rarest) or 0) > (base.result.get(rarest) or 0)
     if not has_gained or before is None or error is None or error - before < _WORSE_ECE:
         return ""
     return f" Its confidences are worse: the calibration error (ECE) is {percent(error)} % against {percent(before)} %."

@@ -12,10 +12,13 @@ from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from equigrad.recipes.table_rows import RowRecipe
 
 NAMES = ("grad_ob", "vis_balance_ratio", "vis_od")
 _SIDES = ("long-tailed", "balanced")  # the two data sets of grad_ob
+_CELL_SIZE = 480  # of an image of vis_od in pixels
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -84,9 +87,9 @@ def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> dict[str, Pa
     labels = {run.name: label for run, label in zip(runs, shown, strict=True)}
     missing = [run for run in in_order(runs) if not run.is_finished(folder)]
     if missing:
-        print(
-            f"{parsed.name}, {parsed.scale}: {len(missing)} of {len(runs)} runs are missing and trained now", flush=True
-        )
+        length = ", in at most two minutes of one core each" if parsed.scale == "mini" else ""
+        there = f"{len(missing)} of {len(runs)} runs are missing and trained now"
+        print(f"{parsed.name}, {parsed.scale}: {there}{length}", flush=True)
     jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
     outcome = train_missing(in_order(runs), folder, jobs=jobs, command=command, labels=labels)
     if outcome.failures:
@@ -123,15 +126,19 @@ def _vis_od(runs: Mapping[str, Path], output: Path, parsed: argparse.Namespace) 
     from equigrad.commands.prediction.inputs import inputs_of
     from equigrad.data.images.sources import ImageSource
     from equigrad.files import write_atomically
+    from equigrad.tasks.detection.prediction import Detections
     from equigrad.tasks.run_folder import recipe_of_run, trained_model
 
     sources = [ImageSource(one.path) for one in inputs_of([parsed.images]) if not one.is_video][: parsed.limit]
     if not sources:
         raise ValueError(f"{parsed.images}: no images in it")
-    rows = {}
+    rows: dict[str, list[Image]] = {name: [] for name in runs}
     for name, folder in runs.items():
         model = trained_model(folder, recipe_of_run(folder))
-        rows[name] = [prediction.draw() for prediction in model.predict_sources(sources, threshold=parsed.threshold)]
+        for prediction in model.predict_sources(sources, threshold=parsed.threshold):
+            if not isinstance(prediction, Detections):
+                raise ValueError(f"{folder}: not the run of a detector; vis_od draws detections")
+            rows[name].append(prediction.draw(_CELL_SIZE))
     content = io.BytesIO()
-    picture_grid(rows).save(content, "PNG")
+    picture_grid(rows, _CELL_SIZE).save(content, "PNG")
     write_atomically(output, content.getvalue())

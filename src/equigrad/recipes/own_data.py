@@ -56,9 +56,9 @@ def classification(
         backbone: lite0, resnet50, resnet101 or timm:NAME.
         image_size: side of the images the model sees.
         frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
-            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
-            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
-            distils.
+            best for few photographs; "lower" keeps the layers up to stride 4 as they are; "none" trains everything,
+            which pays with thousands of images and where they are unlike photographs. "auto" is the first, or the last
+            if the backbone has no weights or the method distils.
     """
     _, chosen = image_methods.METHODS[method]
     return _classifier(OwnImages(size=choices.checked_size(image_size)), chosen, backbone, frozen)
@@ -77,9 +77,9 @@ def multi_label(
         backbone: lite0, resnet50, resnet101 or timm:NAME.
         image_size: side of the images the model sees.
         frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
-            best for few images; "lower" keeps the layers up to stride 4 as they are; "none" trains everything, which
-            pays with thousands of images. "auto" is the first, or the last if the backbone has no weights or the method
-            distils.
+            best for few photographs; "lower" keeps the layers up to stride 4 as they are; "none" trains everything,
+            which pays with thousands of images and where they are unlike photographs. "auto" is the first, or the last
+            if the backbone has no weights or the method distils.
     """
     return _classifier(
         ManyLabels(size=choices.checked_size(image_size)), multi_label_methods.METHODS[method], backbone, frozen

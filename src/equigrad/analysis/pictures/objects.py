@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUPS = ("frequent", "common", "rare")
 """In the order of drawing: later groups are on top, and within a group small objects are on top of large ones."""
 
-_IMAGE_SIZE = 1536  # longer side of the shown image, at most
+IMAGE_SIZE = 1536  # longer side of the shown image, at most
 _LEAST_SIZE = (24, 4)  # width and height in text sizes: even the narrowest image has room for legend and labels
 _LEAST_TEXT = 9  # pixels
 _OPACITY = 0.35  # of masks
@@ -37,17 +37,23 @@ class DetectedObject(NamedTuple):
     mask: NDArray[np.bool_] | None = None  # (H, W) like the image
 
 
-def draw_objects(image: "Image", objects: Sequence[DetectedObject]) -> "Image":
-    """The image, enlarged if it is small, with its objects and a legend that counts them by group."""
+def draw_objects(image: "Image", objects: Sequence[DetectedObject], longest: int = IMAGE_SIZE) -> "Image":
+    """The image, enlarged if it is small, with its objects and a legend that counts them by group.
+
+    Args:
+        image: what the boxes were found in.
+        objects: in any order; frequent categories and large boxes are drawn first.
+        longest: of the longer side in pixels; text stays readable, so it takes a larger share of a smaller picture.
+    """
     from PIL import Image
 
-    shown = scaled(image, _IMAGE_SIZE)
+    shown = scaled(image, longest)
     text_size = max(max(shown.size) // 64, 13)
     area = (max(shown.width, _LEAST_SIZE[0] * text_size), max(shown.height, _LEAST_SIZE[1] * text_size))
     ordered = _in_order(objects)
     boxes = [_scaled_box(found.box, image.size, shown.size) for found in ordered]
     canvas = Image.new("RGB", (area[0], area[1] + 2 * text_size), "white")
-    canvas.paste(outlined(image, objects, _IMAGE_SIZE))
+    canvas.paste(outlined(image, objects, longest))
     _draw_names(canvas, ordered, boxes, area, min(text_size, _label_size(len(objects), area)))
     counts = Counter(found.group for found in objects)
     legend = {group: f"{group} {counts[group]}" for group in GROUPS}

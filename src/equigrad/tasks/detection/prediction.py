@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from equigrad.analysis.pictures.objects import DetectedObject, draw_objects
+from equigrad.analysis.pictures.objects import IMAGE_SIZE, DetectedObject, draw_objects
 from equigrad.analysis.pictures.text import category_text, one_line
 from equigrad.data.images.sources import ImageSource
 from equigrad.evaluation.detection.evaluator import encode_masks
@@ -115,14 +115,18 @@ class Detections:
             for label, score, box in zip(*columns, strict=True)
         ]
 
-    def draw(self) -> Image.Image:
-        """The image with its best objects, coloured by how often their categories were trained."""
+    def draw(self, longest: int = IMAGE_SIZE) -> Image.Image:
+        """The image with its best objects, coloured by how often their categories were trained.
+
+        Args:
+            longest: of the longer side in pixels.
+        """
         best = islice(zip(self.rows(), self._each_mask(), strict=True), self.shown.limit)
         objects = [
             DetectedObject(category_text(name, label), score, group, tuple(box), mask)
             for (name, label, score, group, *box), mask in best
         ]
-        return draw_objects(self.source.read(), objects)
+        return draw_objects(self.source.read(), objects, longest)
 
     def to_coco(self, image_id: int | str) -> list[dict[str, Any]]:
         """The objects in the standard result format: ids of the annotation file, boxes as x, y, width and height.
