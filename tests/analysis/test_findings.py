@@ -129,6 +129,12 @@ def with_wins(share):
     return {"statistics": {**statistics([1] * 6), **recognition(share)}}
 
 
+def test_a_share_below_the_limit_is_not_rounded_up_to_it(tmp_path):
+    comparison = both(tmp_path, first=with_wins([1, 1, 1, 1, 1, 0.496]), second=with_wins([1] * 6))
+    text = words(findings.starving_lists(comparison)).replace("\u00a0", " ")
+    assert "wins 49 % of its samples" in text
+
+
 def test_where_wins_are_recorded_they_and_not_the_ratio_say_who_starves(tmp_path):
     plain, better = with_wins([1, 1, 0.9, 0.6, 0.3, 0]), with_wins([1, 1, 0.9, 0.8, 0.7, 0.4])
     comparison = both(tmp_path, first=plain, second=better)

@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 from hypothesis import given, strategies as st
 
-from equigrad.analysis.markup import Html, element, join, listing, script_data, table
+from equigrad.analysis.markup import Html, element, join, listing, script_data, table, users_name
 
 # Half of it made of what could end an element, an attribute or a script.
 HOSTILE = st.one_of(
@@ -54,3 +54,7 @@ def test_data_in_a_script_is_the_same_and_holds_no_tag(value):
 def test_markup_is_not_escaped_twice():
     assert element("b", Html("<i>x</i>"), " & y") == "<b><i>x</i> &amp; y</b>"
     assert element("span", class_="a", aria_hidden="true") == '<span class="a" aria-hidden="true"></span>'
+
+
+def test_a_users_name_breaks_after_underscores_and_cannot_become_an_element():
+    assert users_name("a_b<c>") == "<bdi>a_<wbr>b&lt;c&gt;</bdi>"

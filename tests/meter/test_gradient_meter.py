@@ -333,3 +333,8 @@ def test_logits_that_no_gradient_reaches_are_pointed_out():
         meter.watch(logits, torch.tensor([0, 1]), loss=logits.sum(), scale=2.0)
     with pytest.raises(ValueError, match="names must be 3"):
         GradientMeter(3, names=["one"])
+
+
+def test_lists_are_refused_with_what_is_expected():
+    with pytest.raises(ValueError, match="logits and labels must be tensors, got list and list"):
+        GradientMeter(2).watch([[0.1, 0.2]], [1])

@@ -47,3 +47,8 @@ def test_tensorboard_gets_states_and_medians(tmp_path):
     assert events.Scalars("meter/starving")[0].value == 1
     assert events.Scalars("meter/recognition_tail")[0].step == 7
     assert "meter/ratio" in events.Tags()["histograms"]
+
+
+def test_the_text_of_a_meter_that_watched_nothing_says_what_to_call():
+    text = "4 categories, nothing watched yet: call watch(logits, labels) before each backward"
+    assert str(GradientMeter(4)) == text

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
 from equigrad.analysis.history import Ints
-from equigrad.analysis.markup import Html, element, join, listing, markup, table
+from equigrad.analysis.markup import Html, element, join, listing, markup, table, users_name
 from equigrad.analysis.rounding import number, percent, points
 
 STARVING = 0.5
@@ -26,7 +26,7 @@ _LOWER_IS_BETTER = ("error", "ece")  # in the names of metrics: coloured the oth
 def run_label(comparison: Comparison, run: ComparedRun) -> Html:
     """The name of a run after a square in its colour."""
     index = comparison.runs.index(run)
-    return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), element("bdi", run.name)])
+    return join([element("span", class_=f"swatch run-{index % 6}", aria_hidden="true"), users_name(run.name)])
 
 
 def lead(comparison: Comparison) -> Html:
@@ -236,13 +236,15 @@ def _described(comparison: Comparison, run: ComparedRun, index: int) -> Html:
         count = int(categories.counts[index])
         facts.append(f"{count:,} training sample{'' if count == 1 else 's'}")
     if run.won is not None:
-        facts.append(f"wins {100 * run.won[index]:.0f}\u00a0% of its samples")
+        rounded, limit = round(100 * run.won[index]), round(100 * STARVING)
+        won = limit - 1 if rounded == limit and run.won[index] < STARVING else rounded  # 49.6 % is below 50 %
+        facts.append(f"wins {won}\u00a0% of its samples")
     elif run.statistics is not None:
         ratio = f"ratio {run.statistics.ratio[-1, index]:.2g}"
         facts.append(ratio if run.statistics.positive[-1, index] else "no positive gradient")
     if run.metric is not None and np.isfinite(run.metric[index]):
         facts.append(f"{comparison.metric_name} {percent(run.metric[index])}\u00a0%")
-    return join([element("strong", categories.names[index]), f": {', '.join(facts)}"])
+    return join([element("strong", users_name(categories.names[index])), f": {', '.join(facts)}"])
 
 
 def _count(run: ComparedRun) -> str:

@@ -29,6 +29,11 @@ def element(tag: str, *content: object, **attributes: str) -> Html:
     return Html(f"<{tag}{listed}>{join(content)}</{tag}>")
 
 
+def users_name(name: str) -> Html:
+    """The name of a category or of a run: lines break after its underscores, and its script keeps its direction."""
+    return element("bdi", Html(markup(name).replace("_", "_<wbr>")))
+
+
 def join(parts: Iterable[object]) -> Html:
     """Concatenate parts; those that are not markup are escaped."""
     return Html("".join(markup(part) for part in parts))

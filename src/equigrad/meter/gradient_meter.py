@@ -96,6 +96,9 @@ class GradientMeter(nn.Module):
         """
         if not (self.training and torch.is_grad_enabled()) or is_recomputing():
             return
+        if not isinstance(logits, Tensor) or not isinstance(labels, Tensor):
+            kinds = f"{type(logits).__name__} and {type(labels).__name__}"
+            raise ValueError(f"logits and labels must be tensors, got {kinds}")
         if not logits.requires_grad:
             raise ValueError("logits have no gradient: watch the tensor that the loss is computed from, not a copy")
         samples = read_labels(logits, labels, self.num_classes, self.ignore_index)

@@ -30,6 +30,8 @@ class Writer(Protocol):
 
 def as_text(rows: Sequence[CategoryRow]) -> str:
     """A table for a terminal, the categories with fewest wins first; at most 40 lines of them."""
+    if not any(row.seen or row.negative for row in rows):
+        return f"{len(rows):,} categories, nothing watched yet: call watch(logits, labels) before each backward"
     width = max([8, *(len(row.category) for row in rows)])
     lines = [
         f"{'category':{min(width, 24)}} {'seen':>9} {'positive':>9} {'negative':>9} {'ratio':>6} {'wins':>6}  state"

@@ -7,7 +7,7 @@ import numpy as np
 from equigrad.analysis.comparison import Comparison
 from equigrad.analysis.findings import run_label, starving
 from equigrad.analysis.history import Ints
-from equigrad.analysis.markup import Html, element, join, table
+from equigrad.analysis.markup import Html, element, join, table, users_name
 from equigrad.analysis.report.predictions import RunPredictions
 from equigrad.analysis.rounding import ABSENT, percent
 
@@ -53,7 +53,7 @@ def _taker_table(comparison: Comparison, predictions: Predictions) -> Html:
     rows: list[list[object]] = []
     for category in chosen.tolist():
         cells = [_takers(comparison, found, category) for _, found in known]
-        rows.append([element("bdi", comparison.categories.names[category]), *cells])
+        rows.append([users_name(comparison.categories.names[category]), *cells])
     header = ["category", *(run_label(comparison, run) for run, _ in known)]
     caption = f"Starving categories and who takes their test samples (at most {_NUM_TAKERS} takers)"
     return table(caption, header, rows, "takers")
@@ -78,5 +78,5 @@ def _takers(comparison: Comparison, found: RunPredictions, category: int) -> Htm
         return Html(ABSENT)
     takers = found.takers(category, _NUM_TAKERS)
     lines = [element("strong", f"{right:,} of {total:,} recognised")]
-    lines += [join([element("bdi", comparison.categories.names[said]), f" {count:,}"]) for said, count in takers]
+    lines += [join([users_name(comparison.categories.names[said]), f" {count:,}"]) for said, count in takers]
     return join(element("div", line) for line in lines)

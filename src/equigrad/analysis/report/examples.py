@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import ComparedRun, Comparison
 from equigrad.analysis.findings import run_label
-from equigrad.analysis.markup import Html, element, join
+from equigrad.analysis.markup import Html, element, join, users_name
 from equigrad.analysis.rounding import percent, points
 
 NUM_GAINED, NUM_LOST = 4, 2  # categories
@@ -119,7 +119,7 @@ def _block(comparison: Comparison, changed: ChangedCategories, index: int, examp
     change = f"{comparison.metric_name} {percent(first.metric[index])} → {percent(other.metric[index])} %"
     count = f"{categories.counts[index]:,} training samples; " if categories.counts is not None else ""
     facts = f"{count}{change} ({points(other.metric[index], first.metric[index])})"
-    heading = element("h4", element("bdi", categories.names[index]), " ", element("small", facts))
+    heading = element("h4", users_name(categories.names[index]), " ", element("small", facts))
     return element("div", heading, _grid(comparison, categories.names[index], examples), class_="example-category")
 
 
@@ -136,7 +136,7 @@ def _grid(comparison: Comparison, name: str, examples: Sequence[Example]) -> Htm
 def _answer(run: ComparedRun, answer: Answer) -> Html:
     picture = _image(answer.picture, f"what {run.name} said") if answer.picture else ""
     mark = "✓\u00a0" if answer.is_right else "✗\u00a0"
-    return element("td", picture, mark, element("bdi", answer.text), class_="right" if answer.is_right else "wrong")
+    return element("td", picture, mark, users_name(answer.text), class_="right" if answer.is_right else "wrong")
 
 
 def _image(picture: bytes, alt: str) -> Html:

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from equigrad.analysis.comparison import ComparedRun, Comparison
 from equigrad.analysis.findings import result_chunks
-from equigrad.analysis.markup import Html, element, join, table
+from equigrad.analysis.markup import Html, element, join, table, users_name
 from equigrad.analysis.provenance import run_settings
 from equigrad.analysis.rounding import ABSENT, percent, points
 
@@ -42,7 +42,7 @@ def _label(comparison: Comparison, runs: Sequence[ComparedRun]) -> Html:
     number = comparison.runs.index(runs[0])
     swatch = element("span", class_=f"swatch run-{number % 6}", aria_hidden="true")
     count = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
-    return join([swatch, element("bdi", runs[0].name), count])
+    return join([swatch, users_name(runs[0].name), count])
 
 
 def _cell(name: str, runs: Sequence[ComparedRun], base: Sequence[ComparedRun]) -> Html:
