@@ -20,7 +20,12 @@ from scripts import ROOT, run_script
 FILES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
-every_page = pytest.mark.parametrize("page", FILES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+def each(pages):
+    return pytest.mark.parametrize("page", pages, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+every_page = each(FILES)
 
 
 class Block(NamedTuple):
@@ -169,8 +174,18 @@ def test_the_quick_tests_exist():
     assert all((ROOT / path).exists() for path in quick.split())
 
 
-@every_page
+def anchors_of(page):
+    """What links may name after `#`: headings, in the form that they have in addresses, and ids."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    in_addresses = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return in_addresses | set(re.findall(r' id="([^"]+)"', text))
+
+
+@each(sorted({*FILES, *ROOT.glob("*.md")}))
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            linked = page.parent / target if target else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors_of(linked), f"{target}#{anchor}"

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from equigrad.data.frequency import checked_counts
+from equigrad.evaluation.gathering import gathered_everywhere
 from equigrad.evaluation.known_mean import mean_known
 from equigrad.labels import IGNORE
 
@@ -96,11 +96,7 @@ class SegmentationEvaluator:
 
     def confusion(self) -> Tensor:
         """The confusion matrix of all ranks, (C, C): true category in rows, predicted category in columns."""
-        if not (dist.is_available() and dist.is_initialized()):
-            return self._confusion.cpu()
-        gathered: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(gathered, self._confusion.cpu())
-        return torch.stack(gathered).sum(0)
+        return torch.stack(gathered_everywhere(self._confusion.cpu())).sum(0)
 
     def result(self) -> dict[str, float]:
         """Fractions in [0, 1]: mIoU and mAcc of all categories and of the groups 1 (head) to 3 (tail), and aAcc."""

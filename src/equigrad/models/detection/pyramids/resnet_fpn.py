@@ -101,7 +101,9 @@ class _Body(ResNet):  # type: ignore[misc]
         return stages
 
 
-def resnet50_fpn(
+def _resnet_fpn(
+    depths: list[int],
+    published: Any,
     weights: Weights = None,
     *,
     extra: ExtraLevels = "p5",
@@ -111,12 +113,9 @@ def resnet50_fpn(
     fpn_batch_norm: bool = False,
     pixels: PixelStatistics = IMAGENET,
 ) -> ResNetFPN:
-    """ResNet-50 with a pyramid; see `ResNetFPN`.
-
-    Weights: None, `TORCHVISION` (ImageNet), or a file in torchvision's layout, of a classifier or of a whole detector.
-    """
+    """A ResNet with a pyramid; see `resnet50_fpn`."""
     pyramid = ResNetFPN(
-        [3, 4, 6, 3],
+        depths,
         extra=extra,
         extra_relu=extra_relu,
         num_frozen=num_frozen,
@@ -124,40 +123,22 @@ def resnet50_fpn(
         fpn_batch_norm=fpn_batch_norm,
         pixels=pixels,
     )
-    return _with_weights(pyramid, weights, ResNet50_Weights.IMAGENET1K_V1)
-
-
-def resnet101_fpn(
-    weights: Weights = None,
-    *,
-    extra: ExtraLevels = "p5",
-    extra_relu: bool = True,
-    num_frozen: int = 2,
-    norm_eps: float = 1e-5,
-    fpn_batch_norm: bool = False,
-    pixels: PixelStatistics = IMAGENET,
-) -> ResNetFPN:
-    """ResNet-101 with a pyramid; weights as for `resnet50_fpn`."""
-    pyramid = ResNetFPN(
-        [3, 4, 23, 3],
-        extra=extra,
-        extra_relu=extra_relu,
-        num_frozen=num_frozen,
-        norm_eps=norm_eps,
-        fpn_batch_norm=fpn_batch_norm,
-        pixels=pixels,
-    )
-    return _with_weights(pyramid, weights, ResNet101_Weights.IMAGENET1K_V1)
-
-
-def _with_weights(pyramid: ResNetFPN, weights: Weights, published: Any) -> ResNetFPN:
-    if weights is None:
-        return pyramid
-    state = download(published) if weights == TORCHVISION else read_weights(weights)
-    state = {present_name(name): value for name, value in state.items()}
-    of_detector = any("body.conv1." in name for name in state)
-    load_backbone(pyramid if of_detector else pyramid.body, state, os.fspath(weights))
+    if weights is not None:
+        state = download(published) if weights == TORCHVISION else read_weights(weights)
+        state = {present_name(name): value for name, value in state.items()}
+        of_detector = any("body.conv1." in name for name in state)
+        load_backbone(pyramid if of_detector else pyramid.body, state, os.fspath(weights))
     return pyramid
+
+
+resnet50_fpn = partial(_resnet_fpn, [3, 4, 6, 3], ResNet50_Weights.IMAGENET1K_V1)
+"""ResNet-50 with a pyramid; options as in `ResNetFPN`.
+
+Weights: None, `TORCHVISION` (ImageNet), or a file in torchvision's layout, of a classifier or of a whole detector.
+"""
+
+resnet101_fpn = partial(_resnet_fpn, [3, 4, 23, 3], ResNet101_Weights.IMAGENET1K_V1)
+"""ResNet-101 with a pyramid; arguments as for `resnet50_fpn`."""
 
 
 def present_name(name: str) -> str:
