@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 import torch
 from torch import nn
@@ -24,6 +26,12 @@ def test_the_task_of_timm_alone_loses_the_statistics():
     task = timm.task.ClassificationTask(network(), equigrad.SoftmaxEqualizationLoss(NUM_CLASSES), verbose=False)
     assert not any("statistics" in name for name in task.get_checkpoint_state()["state_dict"])
     assert "task_state" not in task.get_checkpoint_state()
+
+
+def test_a_timm_whose_checkpoints_cannot_hold_the_statistics_is_refused(monkeypatch):
+    monkeypatch.delattr(timm.task.TrainingTask, "get_task_state")
+    with pytest.raises(ImportError, match=r"needs timm 1\.0\.27"):
+        importlib.reload(importlib.import_module("equigrad.integrations.timm"))
 
 
 def test_a_checkpoint_without_statistics_is_read_with_a_warning():

@@ -6,6 +6,10 @@ from typing import Any
 from timm import task as timm_task
 from torch import nn
 
+if not hasattr(timm_task.TrainingTask, "get_task_state"):
+    # Such a task would be trained, and its checkpoints would silently lack the statistics.
+    raise ImportError("equigrad.integrations.timm needs timm 1.0.27 or newer, whose tasks have a state of their own")
+
 
 class ClassificationTask(timm_task.ClassificationTask):
     """`timm.task.ClassificationTask` with the state of the criterion in its checkpoints, as `task_state`.
