@@ -62,7 +62,7 @@ def norcal(
 
 
 def adjust_logits(logits: Tensor, prior: Sequence[float] | Tensor, *, strength: float = 1.0) -> Tensor:
-    r"""Post-hoc logit adjustment: logits of a model trained with cross-entropy, made fit for balanced categories.
+    r"""Post-hoc logit adjustment: logits of a model trained with cross-entropy, adjusted to balanced categories.
 
     $$ z_j - \log(\pi_j^\tau + 10^{-12}), \quad \pi_j = n_j / \sum_k n_k $$
 

@@ -1,4 +1,4 @@
-"""DIVE: a student learns from the labels and, softened and flattened, from a teacher."""
+"""DIVE: a student learns from the labels and from the softened, flattened predictions of a teacher."""
 
 from typing import Any, Self
 

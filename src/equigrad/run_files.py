@@ -79,7 +79,7 @@ def parsed_number(text: str) -> int | None:
 
 
 def standing(folder: Path) -> Standing | None:
-    """How far the run in a folder has come; None if its files do not tell."""
+    """How far the run in a folder has come; None if its files do not say."""
     try:
         start = read_recipe(folder)["starts"][-1]
         last_step = start["last_step"]

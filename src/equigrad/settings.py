@@ -171,27 +171,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 
-def _replace(settings: Any, texts: Mapping[str, str], place: str, known: Iterable[str]) -> Any:
+def _replace(settings: Any, texts: Mapping[str, str], prefix: str, known: Iterable[str]) -> Any:
     """A subtree of settings with values from texts, given by path below it; `known` are all existing names."""
     if not texts:
         return settings
     if not _is_settings(type(settings)):
-        path = f"{place}{next(iter(texts))}"
-        raise ValueError(f"--set {path}: {place.rstrip('.')} is {settings!r}, which has no fields to set")
+        path = f"{prefix}{next(iter(texts))}"
+        raise ValueError(f"--set {path}: {prefix.rstrip('.')} is {settings!r}, which has no fields to set")
     kinds, values = typing.get_type_hints(type(settings)), dict[str, Any]()
     for name in dict.fromkeys(path.partition(".")[0] for path in texts):
         if name not in {field.name for field in dataclasses.fields(settings)}:
             path = next(path for path in texts if path.partition(".")[0] == name)
-            raise ValueError(f"--set {place}{path}: {_no_field(name, settings)}{nearest(f'{place}{path}', known)}")
+            raise ValueError(f"--set {prefix}{path}: {_no_field(name, settings)}{nearest(f'{prefix}{path}', known)}")
         value = getattr(settings, name)
         if name in texts:
-            value = _assigned(value, texts[name], kinds[name], f"{place}{name}")
+            value = _assigned(value, texts[name], kinds[name], f"{prefix}{name}")
         below = {path.partition(".")[2]: text for path, text in texts.items() if path.startswith(f"{name}.")}
-        values[name] = _replace(value, below, f"{place}{name}.", known)
+        values[name] = _replace(value, below, f"{prefix}{name}.", known)
     try:
         return dataclasses.replace(settings, **values)
     except (TypeError, ValueError) as error:  # what the dataclass itself refuses
-        given = " ".join(f"--set {place}{path}={text}" for path, text in texts.items())
+        given = " ".join(f"--set {prefix}{path}={text}" for path, text in texts.items())
         raise ValueError(f"{given}: {error}") from error
 
 
@@ -216,14 +216,14 @@ def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:
 
 
 def _from_object(kind: Any, content: Mapping[str, Any], path: str) -> Any:
-    kinds, place = typing.get_type_hints(kind), f"{path}." if path else ""
+    kinds, prefix = typing.get_type_hints(kind), f"{path}." if path else ""
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if unknown := sorted(content.keys() - {_TYPE, *fields}):
-        raise ValueError(f"{place}{unknown[0]}: {kind.__name__} has no such field")
+        raise ValueError(f"{prefix}{unknown[0]}: {kind.__name__} has no such field")
     # A file of an earlier version lacks newer fields; their defaults are the behaviour of that version.
     if missing := [name for name, field in fields.items() if name not in content and not _has_default(field)]:
-        raise ValueError(f"{place}{missing[0]}: missing")
-    values = {name: from_json(kinds[name], content[name], f"{place}{name}") for name in fields if name in content}
+        raise ValueError(f"{prefix}{missing[0]}: missing")
+    values = {name: from_json(kinds[name], content[name], f"{prefix}{name}") for name in fields if name in content}
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:

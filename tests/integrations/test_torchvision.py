@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_refused():
         equalize(torch.nn.Linear(2, 2), loss, SIGMOID)
     with pytest.raises(TypeError, match="category loss of equigrad, got CrossEntropyLoss"):
         equalize(runs.retinanet(), torch.nn.CrossEntropyLoss(), SIGMOID)
-    with pytest.raises(ValueError, match=r"background: hand over WithObjectness\(SoftmaxEqualizationLoss"):
+    with pytest.raises(ValueError, match=r"background: use WithObjectness\(SoftmaxEqualizationLoss"):
         equalize(runs.faster_rcnn(), equigrad.SoftmaxEqualizationLoss(NUM_CLASSES), equigrad.SoftmaxScores())
     with pytest.raises(ValueError, match="the loss is for 7 categories, the model for 3 besides background"):
         equalize(runs.faster_rcnn(), equigrad.SigmoidEqualizationLoss(7), SIGMOID)

@@ -43,7 +43,7 @@ class AveragedModel:
         self.settings = settings
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         self.updates = 0
-        self._facts = statistics_buffers(model)
+        self._statistics = statistics_buffers(model)
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
@@ -52,7 +52,7 @@ class AveragedModel:
         averages: list[Tensor] = list(self.model.parameters())
         currents: list[Tensor] = list(model.parameters())
         for (name, average), (_, current) in zip(self.model.named_buffers(), model.named_buffers(), strict=True):
-            if name in self._facts or not average.is_floating_point():
+            if name in self._statistics or not average.is_floating_point():
                 average.copy_(current)
             else:
                 averages.append(average)

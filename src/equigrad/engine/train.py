@@ -236,7 +236,7 @@ class Training:
 
         Args:
             metrics: of the whole test set; empty if only a part of it was evaluated.
-            check: of a fixed part of it, for runs that evaluate the whole only at the end. They tell which is best.
+            check: of a fixed part of it, for runs that evaluate the whole only at the end. The best is chosen by them.
         """
         self.evaluation = {name: float(value) for name, value in metrics.items()}
         self.evaluation_pending = False

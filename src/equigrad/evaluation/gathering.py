@@ -113,10 +113,10 @@ def _send_file(file: Path, group: dist.ProcessGroup | None) -> None:
     buffer = np.empty(min(size, BYTES_AT_ONCE), np.uint8)
     with file.open("rb") as stream:
         for start in range(0, size, BYTES_AT_ONCE):
-            piece = buffer[: size - start]
-            if stream.readinto(piece.data) != len(piece):
+            chunk = buffer[: size - start]
+            if stream.readinto(chunk.data) != len(chunk):
                 raise OSError(f"{file}: it became shorter while it was sent")
-            _send(piece, group)
+            _send(chunk, group)
 
 
 def _receive_file(folder: Path, rank: int, group: dist.ProcessGroup | None) -> None:
@@ -126,9 +126,9 @@ def _receive_file(folder: Path, rank: int, group: dist.ProcessGroup | None) -> N
     buffer = np.empty(min(size, BYTES_AT_ONCE), np.uint8)
     with atomic_write(folder / Path(name.tobytes().decode()).name) as stream:
         for start in range(0, size, BYTES_AT_ONCE):
-            piece = buffer[: size - start]
-            _receive(piece, rank, group)
-            stream.write(piece.data)
+            chunk = buffer[: size - start]
+            _receive(chunk, rank, group)
+            stream.write(chunk.data)
 
 
 def _send(content: NDArray[np.uint8], group: dist.ProcessGroup | None) -> None:

@@ -296,7 +296,7 @@ def _require_loss(loss: nn.Module) -> None:
     if not isinstance(loss, CategoryLoss | WithObjectness):
         raise TypeError(f"loss must be a category loss of equigrad, got {type(loss).__name__}")
     if isinstance(loss, CategoryLoss) and not loss.takes_background:
-        raise ValueError(f"a detector has background: hand over WithObjectness({type(loss).__name__}(...))")
+        raise ValueError(f"a detector has background: use WithObjectness({type(loss).__name__}(...))")
 
 
 def _require_classes(loss: nn.Module, num_classes: int, note: str = "") -> None:

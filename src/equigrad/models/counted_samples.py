@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 @runtime_checkable
 class CountsSamples(Protocol):
-    """A loss that takes a `normalizer`, and can tell what it divides by without one."""
+    """A loss that takes a `normalizer`, and knows what it divides by without one."""
 
     def num_counted(self, labels: Tensor) -> float | None:
         """Number of samples that the loss is the mean of; None if it is not a mean over samples."""
@@ -15,5 +15,5 @@ class CountsSamples(Protocol):
 
 
 def num_counted(loss: nn.Module, labels: Tensor) -> float | None:
-    """Number of samples that a loss is the mean of; None if it is not a mean over samples or cannot tell."""
+    """Number of samples that a loss is the mean of; None if it is not a mean over samples or unknown."""
     return loss.num_counted(labels) if isinstance(loss, CountsSamples) else None

@@ -63,8 +63,8 @@ class EpochPreview:
         change = f"this makes the epoch {factor:.2f}x {'longer' if factor > 1 else 'as long'}"
         lines = [f"{self.num_images:,} images, {self.epoch_length:,.0f} samples per epoch: {change}"]
         if self.num_images_without_category:
-            drawn = f"{self.images_without_category_per_epoch:,.0f} samples per epoch"
-            lines.append(f"{self.num_images_without_category:,} images without category: {drawn}")
+            shown = f"{self.images_without_category_per_epoch:,.0f} samples per epoch"
+            lines.append(f"{self.num_images_without_category:,} images without category: {shown}")
         if self.num_categories_without_images:
             lines.append(f"{self.num_categories_without_images:,} categories without images")
         return "\n".join([*lines, self.note] if self.note else lines)

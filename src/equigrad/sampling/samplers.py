@@ -151,7 +151,7 @@ class ShuffledSampler(SeededSampler):
 
     Args:
         num_images: indices are 0 … num_images - 1.
-        seed: epoch e draws with `seed + e`, whatever the global random state.
+        seed: epoch e is shuffled with `seed + e`; the global random state plays no part.
         rank, num_replicas, drop_last: as in `RepeatFactorSampler`.
     """
 
@@ -189,10 +189,10 @@ class RepeatFactorSampler(SeededSampler):
             empty for none), or for single-label data one id per image (sequence of ints or 1-D int tensor).
         threshold: t in (0, 1], the frequency below which a category is repeated; 0.001 is for LVIS, for other data
             see `suggest_threshold`.
-        rounding: `"ceil"` repeats ⌈r⌉ times, as the published numbers were made; `"stochastic"` draws ⌊r⌋ or ⌈r⌉ anew
-            each epoch with mean r, so that epochs differ in length; `"floor"` repeats ⌊r⌋ times.
+        rounding: `"ceil"` repeats ⌈r⌉ times, as the published numbers were made; `"stochastic"` chooses ⌊r⌋ or ⌈r⌉
+            in each epoch, with mean r, so that epochs differ in length; `"floor"` repeats ⌊r⌋ times.
         shuffle: in image order if false, an image's repeats side by side.
-        seed: epoch e draws with `seed + e`, whatever the global random state.
+        seed: epoch e is shuffled with `seed + e`; the global random state plays no part.
         num_classes: C; the largest id + 1 if not given.
         rank, num_replicas: default to those of `torch.distributed` if it is initialised, else to 0 of 1.
         drop_last: all ranks get equally many indices: by repeating the first ones of the epoch at its end, or if true
@@ -222,8 +222,8 @@ class RepeatFactorSampler(SeededSampler):
     def _repeats(self, generator: torch.Generator) -> Tensor:
         whole = self.repeat_factors.floor()
         if self.rounding == "stochastic":
-            draws = torch.rand(whole.shape, dtype=whole.dtype, generator=generator)
-            return (whole + (draws < self.repeat_factors - whole)).long()
+            numbers = torch.rand(whole.shape, dtype=whole.dtype, generator=generator)
+            return (whole + (numbers < self.repeat_factors - whole)).long()
         return (self.repeat_factors.ceil() if self.rounding == "ceil" else whole).long()
 
     def _epoch_length(self, epoch: int) -> int:
@@ -253,14 +253,14 @@ class RepeatFactorSampler(SeededSampler):
 class ClassBalancedSampler(SeededSampler):
     """Class-balanced sampling (CBS): choose a category, all equally often, then one of its images.
 
-    Images without category are never drawn, categories without images neither. An image of several categories is
-    drawn on behalf of each of them.
+    Images without category are left out, and so are categories without images. An image of several categories may be
+    chosen for each of them.
 
     Args:
         image_categories: the categories of each image, as in `RepeatFactorSampler`.
         form: `"cycle"` visits the categories in an endless shuffled cycle, and the images of each in an endless
             shuffled cycle of their own: none comes again before all others have come. Epochs are sections of it.
-            `"replacement"` draws category and image at random each time.
+            `"replacement"` chooses category and image at random each time.
         per_class: images taken at each visit of the cycle: 1 in EQLv2's detectors, 4 in decoupled classifiers.
         num_samples: length of an epoch over all ranks; the number of images if not given.
         seed: decides the order, whatever the global random state.
@@ -305,20 +305,19 @@ class ClassBalancedSampler(SeededSampler):
             return self._cycle_order(epoch * self.num_samples)
         generator = _generator(self.seed + epoch)
         slots = torch.randint(len(self._classes), (self.num_samples,), generator=generator)
-        draws = torch.rand(self.num_samples, dtype=torch.float64, generator=generator)
-        return self._images_by_class[self._first[slots] + (draws * self._counts[slots]).long()]
+        numbers = torch.rand(self.num_samples, dtype=torch.float64, generator=generator)
+        return self._images_by_class[self._first[slots] + (numbers * self._counts[slots]).long()]
 
     def _cycle_order(self, start: int) -> Tensor:
         """The images at positions start, start + 1, … of the endless stream."""
         position = torch.arange(start, start + self.num_samples)
         visit = position // self.per_class
         cycle, turn = visit // len(self._classes), visit % len(self._classes)
-        slots = self._class_cycles(int(cycle[0]), int(cycle[-1]))[
-            cycle - cycle[0], turn
-        ]  # (S,) which of the K categories
-        # Every cycle visits a category once, so its images drawn before are a matter of counting.
-        draw = cycle * self.per_class + position % self.per_class
-        return self._image_cycles(slots, draw // self._counts[slots], draw % self._counts[slots])
+        cycles = self._class_cycles(int(cycle[0]), int(cycle[-1]))
+        slots = cycles[cycle - cycle[0], turn]  # (S,) which of the K categories
+        # Every cycle visits a category once, which says how many of its images came before.
+        num_before = cycle * self.per_class + position % self.per_class
+        return self._image_cycles(slots, num_before // self._counts[slots], num_before % self._counts[slots])
 
     def _class_cycles(self, first: int, last: int) -> Tensor:
         """The shuffled categories of the cycles first … last, a row each."""
@@ -340,10 +339,10 @@ class ClassBalancedSampler(SeededSampler):
         return self._images_by_class[self._first[slots] + member[shuffled[first[block_of_sample] + turn]]]
 
     def _mean_repeats(self) -> Tensor:
-        # (C,) draws of each image on behalf of one category
-        draws = self.num_samples / len(self._classes) / self.presence.image_counts.double()
+        # (C,) how often an image is chosen for a category
+        times = self.num_samples / len(self._classes) / self.presence.image_counts.double()
         repeats = torch.zeros(self.presence.num_images, dtype=torch.float64)
-        return repeats.index_add(0, self.presence.images, draws[self.presence.categories])
+        return repeats.index_add(0, self.presence.images, times[self.presence.categories])
 
     def _identity(self) -> dict[str, Any]:
         settings = {"form": self.form, "per_class": self.per_class, "num_samples": self.num_samples}

@@ -221,7 +221,7 @@ class StepLoader:
             prefetch_factor=prefetch if num_workers > 0 else None,
             worker_init_fn=leave_signals_to_the_training,
             pin_memory=pin_memory,
-            # Without a generator of its own each new iterator would draw from the model's random numbers.
+            # Without a generator of its own each new iterator would use up random numbers of the model.
             generator=torch.Generator().manual_seed(seed),
         )
 
