@@ -214,16 +214,19 @@ def flip_a_bit(lab: Lab) -> str:
     return RESUMED
 
 
+def _resumed_with_a_damaged_log(lab: Lab, log: Path) -> str:
+    if f"warning: {log}: " in lab.resumed(with_log=False):
+        return REPORTED
+    lab.check()
+    return RESUMED
+
+
 def cut_the_log(lab: Lab) -> str:
     """`metrics.jsonl` cut at a random byte"""
     lab.killed()
     log = lab.folder / "metrics.jsonl"
     os.truncate(log, lab.random.randrange(log.stat().st_size))
-    said = lab.resumed(with_log=False)
-    if f"warning: {log}: " in said:
-        return REPORTED
-    lab.check()
-    return RESUMED
+    return _resumed_with_a_damaged_log(lab, log)
 
 
 def flip_a_bit_of_the_log(lab: Lab) -> str:
@@ -231,11 +234,7 @@ def flip_a_bit_of_the_log(lab: Lab) -> str:
     lab.killed()
     log = lab.folder / "metrics.jsonl"
     _flip(log, lab.random)
-    said = lab.resumed(with_log=False)
-    if f"warning: {log}: " in said:
-        return REPORTED
-    lab.check()
-    return RESUMED
+    return _resumed_with_a_damaged_log(lab, log)
 
 
 def damage_the_history(lab: Lab) -> str:

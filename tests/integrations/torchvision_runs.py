@@ -1,6 +1,7 @@
 """Tiny detectors of torchvision without weights, and their runs for the five checks."""
 
 import torch
+from tests.integrations.plain_run import PlainRun
 from torch import nn
 from torchvision.models.detection import FCOS, FasterRCNN, MaskRCNN, RetinaNet
 from torchvision.models.detection.anchor_utils import AnchorGenerator
@@ -10,7 +11,6 @@ from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredic
 from torchvision.models.detection.retinanet import RetinaNetHead
 
 import equigrad
-from equigrad.integrations import HostRun
 from equigrad.integrations.torchvision import equalize
 from equigrad.statistics import one_batch
 
@@ -80,8 +80,8 @@ def batch(num_images=4, first_label=1):
     return images, targets
 
 
-class TorchvisionRun(HostRun):
-    """torchvision has no loop of its own: the one of its reference scripts, in a few lines."""
+class TorchvisionRun(PlainRun):
+    """torchvision has no loop of its own: that of its reference scripts is a plain one."""
 
     def __init__(self, build, loss, scores):
         torch.manual_seed(0)
@@ -93,23 +93,10 @@ class TorchvisionRun(HostRun):
         images, targets = batch()
         return sum(self.module(images[rows], targets[rows]).values())
 
-    def train(self, steps):
-        self.module.train()
-        for _ in range(steps):
-            self.optimizer.zero_grad()
-            self.loss(slice(None)).backward()
-            self.optimizer.step()
-
     def evaluate(self):
         self.module.eval()
         with torch.no_grad():
             self.module(*batch())
-
-    def save(self, folder):
-        torch.save(self.module.state_dict(), folder / "model.pt")
-
-    def resume(self, folder):
-        self.module.load_state_dict(torch.load(folder / "model.pt"))
 
     def gradients(self, micro_batches):
         self.module.train()
