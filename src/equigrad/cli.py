@@ -34,6 +34,7 @@ _TRAIN_EXTRA = [
     "PIL",
     "pycocotools",
     "rich",
+    "safetensors",
     "tensorboard",
     "torchvision",
     "yaml",
