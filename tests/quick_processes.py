@@ -7,6 +7,8 @@ import socket
 import sys
 from contextlib import suppress
 from multiprocessing import context, forkserver
+from pathlib import Path
+from unittest.mock import patch
 
 # Imported once by the server; a spawned process would import all of it again, which takes seconds.
 PRELOADED = [
@@ -16,12 +18,18 @@ PRELOADED = [
     *("equigrad.evaluation.classification", "equigrad.evaluation.segmentation"),
     *("equigrad.evaluation.detection.evaluator", "equigrad.evaluation.detection.openimages"),
     *("equigrad.analysis.report", "equigrad.recipes.tiny"),  # all that a training ends up with
+    "tests.chosen_glyphs",
 ]
+ROOT = Path(__file__).parents[1]
 
 
 def quick_context() -> context.ForkServerContext:
     """A multiprocessing context: like with `spawn`, all that a process gets is pickled."""
     forkserver.set_forkserver_preload(PRELOADED)
+    # The server has no other way to find `tests`: it ignores the `sys.path` that it is given.
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with patch.dict(os.environ, PYTHONPATH=path):
+        forkserver.ensure_running()
     return multiprocessing.get_context("forkserver")
 
 
