@@ -61,12 +61,7 @@ class SeededUniform(nn.Module):
         return f"seed={self.seed}"
 
 
-# With its schema, because torch 2.5 does not derive one from `collections.abc.Sequence`.
-@torch.library.custom_op(
-    "equigrad::next_numbers",
-    mutates_args=("num_calls",),
-    schema="(Tensor(a!) num_calls, int seed, int[] shape) -> Tensor",
-)
+@torch.library.custom_op("equigrad::next_numbers", mutates_args=("num_calls",))
 def _next_numbers(num_calls: Tensor, seed: int, shape: Sequence[int]) -> Tensor:
     """`SeededUniform.forward` as an operator, which a compiler neither looks into nor repeats."""
     uniform = SeededUniform(seed)
