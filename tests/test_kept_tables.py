@@ -81,10 +81,10 @@ def test_the_numbers_of_the_short_table_are_those_of_the_claims(claims):
 
 
 def test_the_counts_of_the_page_are_those_of_the_claims(claims):
-    counts = dict(re.findall(r"(\d+) ([a-z ]+)", claims.splitlines()[-3]))
+    counts = {name: number for number, name in re.findall(r"(\d+) ([a-z ]+)", claims.splitlines()[-3])}
     page = " ".join((EVIDENCE / "README.md").read_text(encoding="utf-8").split())
     expected = (
-        "Of {claims} comparisons that the paper's text makes, {holds} hold here, {weakly} hold weakly, {no difference} show no "
-        "difference at this scale, {reversed weakly} are weakly reversed and {does not hold} do not hold."
+        "Of {claims} comparisons that the paper's text makes, {holds} hold here, {weakly} hold weakly, {no difference} "
+        "show no difference at this scale, {reversed weakly} are weakly reversed and {does not hold} do not hold."
     )
-    assert expected.format(**{name: number for number, name in counts.items()}) in page
+    assert expected.format_map(counts) in page

@@ -49,6 +49,8 @@ def test_named_runs_are_drawn_instead_of_the_papers(folder):
     ("words", "message"),
     [
         (("vis_od",), "vis_od needs --images FOLDER"),
+        (("vis_od", "--images", "nowhere"), "nowhere: no such file or folder"),
+        (("vis_od", "--images", "."), ".: expected images in the folder"),
         (("grad_ob", "somewhere"), "takes none by name"),
         (("vis_balance_ratio", "nowhere"), "nowhere: no such run"),
     ],
