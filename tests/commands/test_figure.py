@@ -29,7 +29,10 @@ def test_the_ratio_of_two_runs_over_training(folder):
 
 
 def test_detections_of_two_runs_in_one_picture(folder):
-    words = ("figure", "vis_od", "--images", folder / "data/mini/lvis/images", "--limit", "2", "--jobs", "1")
+    (folder / "scenes").mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (64, 64), "white").save(folder / "scenes" / name)
+    words = ("figure", "vis_od", "--images", folder / "scenes", "--limit", "2", "--jobs", "1")
     done = equigrad(*words, "--output", folder / "objects.png", settings=SHORT, folder=folder)
     assert done.code == 0, done.err
     with Image.open(folder / "objects.png") as figure:
