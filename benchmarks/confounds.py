@@ -6,6 +6,7 @@
 A row takes a second of one core. Rows are kept in `runs/confounds`: the same command goes on where it was stopped.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from simulated_heads import (
     SIGMOID_EQL_OBJECTNESS,
     SOFTMAX_EQL,
     SOFTMAX_EQL_OBJECTNESS,
+    Head,
     grad_blocking,
     softmax_eql,
 )
@@ -35,6 +37,21 @@ from torch import Tensor
 def repeat_factor(counts: Tensor) -> Tensor:
     """How often repeat-factor sampling draws each category; those below 100 images are repeated, as on LVIS."""
     return counts * (100 / counts).sqrt().clamp(min=1)
+
+
+def sampled(losses: Mapping[str, Head], *names: str) -> dict[str, Head]:
+    """Every loss with each of these samplers; "" is none."""
+    samplers = {"": None, "RFS": repeat_factor, "class-balanced": torch.ones_like}
+    return {
+        f"{loss}, {name}" if name else loss: replace(head, frequencies=samplers[name])
+        for loss, head in losses.items()
+        for name in names
+    }
+
+
+def against_plain(plain: str, equalized: str) -> dict[str, str]:
+    """The sampler with the plain loss against that loss, and the equalized loss against it with the same sampler."""
+    return {f"{plain}, RFS": plain, equalized: plain, f"{equalized}, RFS": f"{plain}, RFS"}
 
 
 _LOSSES = {"CE": CE, "Balanced Softmax": BALANCED_SOFTMAX, "Softmax-EQL": SOFTMAX_EQL}
@@ -62,11 +79,10 @@ _SOFTMAX_OBJECTNESS = {
     "CE, objectness": CE_OBJECTNESS,
     "Softmax-EQL": SOFTMAX_EQL_OBJECTNESS,
 }
-_SAMPLERS = {
-    f"{loss}, {name}" if name else loss: replace(head, frequencies=frequencies)
-    for loss, head in _LOSSES.items()
-    for name, frequencies in {"": None, "RFS": repeat_factor, "class-balanced": torch.ones_like}.items()
-}
+_SAMPLERS = sampled(_LOSSES, "", "RFS", "class-balanced")
+_WITH_SAMPLER = sampled(_LOSSES, "RFS", "class-balanced")
+_ROI_LOSSES = {"BCE": BCE, "Sigmoid-EQL without objectness": SIGMOID_EQL}
+_ANCHOR_LOSSES = {"FL": FL, "EFL": EFL}
 _STREAM = {**_LOSSES, "Softmax-EQL, half_life 50": softmax_eql(1.0, half_life=50.0)}
 _EASY = {"BCE": BCE, "Grad-Blocking": grad_blocking(100), "Sigmoid-EQL without objectness": SIGMOID_EQL}
 
@@ -89,6 +105,13 @@ SIMULATIONS = {
     "objectness_softmax_visible": Simulation(_VISIBLE, _SOFTMAX_OBJECTNESS, _BY_WEIGHTS),
     "optimizer": Simulation(_ANCHORS, _OPTIMIZERS, {f"EFL, {name}": f"FL, {name}" for name in ("SGD", "AdamW")}),
     "sampler": Simulation(_PLACES, _SAMPLERS, {name: name.partition(",")[0] for name in _SAMPLERS}, TrainingSet),
+    "loss_with_sampler": Simulation(
+        _PLACES, _WITH_SAMPLER, {name: f"CE, {name.partition(', ')[2]}" for name in _WITH_SAMPLER}, TrainingSet
+    ),
+    "sampler_rois": Simulation(_ROIS, sampled(_ROI_LOSSES, "", "RFS"), against_plain(*_ROI_LOSSES), TrainingSet),
+    "sampler_anchors": Simulation(
+        _ANCHORS, sampled(_ANCHOR_LOSSES, "", "RFS"), against_plain(*_ANCHOR_LOSSES), TrainingSet
+    ),
     "undisturbed": Simulation(_PLACES, _LOSSES, _BY_CE),
     "redundant": Simulation(_PLACES, _LOSSES, _BY_CE, Redundant),
     "label_noise": Simulation(_PLACES, _LOSSES, _BY_CE, LabelNoise),

@@ -116,11 +116,15 @@ class Drawn:
     def _noise(self, number: int) -> Tensor:
         return torch.randn(number, NUM_FEATURES, generator=self.generator)
 
+    def objects(self, number: int) -> tuple[Tensor, Tensor]:
+        """Features (N, D) and labels (N,) of training samples."""
+        labels = self.labels(number)
+        return self.features(labels), labels
+
     def batch(self) -> tuple[Tensor, Tensor]:
         """Features (N, D) and labels (N,) of a training step."""
         num_objects = round(self.mixture.objects * self.mixture.batch_size)
-        labels = self.labels(num_objects)
-        features = self.features(labels)
+        features, labels = self.objects(num_objects)
         if num_objects == self.mixture.batch_size:
             return features, labels
         others = self.background(self.mixture.batch_size - num_objects)
@@ -129,7 +133,7 @@ class Drawn:
 
 
 class TrainingSet(Drawn):
-    """A fixed training set with the counts of the mixture, from which batches are drawn with repetition."""
+    """A fixed set of objects with the counts of the mixture, from which batches are drawn with repetition."""
 
     def __init__(self, mixture: Mixture, seed: int) -> None:
         super().__init__(mixture, seed)
@@ -137,9 +141,9 @@ class TrainingSet(Drawn):
         self.first = self.sizes.cumsum(0) - self.sizes
         self.samples = self.features(torch.arange(len(self.sizes)).repeat_interleave(self.sizes))
 
-    def batch(self) -> tuple[Tensor, Tensor]:
+    def objects(self, number: int) -> tuple[Tensor, Tensor]:
         """Samples of the set, each category by its frequency."""
-        labels = self.labels(self.mixture.batch_size)
+        labels = self.labels(number)
         chosen = (torch.rand(len(labels), generator=self.generator) * self.sizes[labels]).long()
         return self.samples[self.first[labels] + chosen], labels
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import torch
-from evidence_tables import Table, fill_page, finished_seeds, markdown, measure_row, read_csv, records
+from evidence_tables import MEASURES, Record, Table, fill_page, finished_seeds, markdown, measure_row, read_csv, records
 from made_features import Drawn, Mixture
 from simulated_heads import Head, measure
 
@@ -66,23 +66,30 @@ def main(
     tables = {name: simulation.table(name) for name, simulation in simulations.items()} | tables
     arguments = _parsed(description, folder, list(tables))
     torch.set_num_threads(1)
-    found = []
+    file = arguments.folder / "tables.csv" if arguments.page is None else arguments.page.with_suffix(".csv")
+    found: dict[str, Sequence[Mapping[str, str | float]]] = {}
     for name in arguments.tables:
         rows = arguments.compared / tables[name].data if tables[name].data else arguments.folder / name
         if name in simulations and not arguments.collate:
             run(name, simulations[name], rows, arguments.seeds, arguments.steps)
         num_seeds = finished_seeds(tables[name], rows, arguments.seeds)
         if num_seeds > 0:
-            found += records(tables[name], rows, num_seeds)
+            found[name] = records(tables[name], rows, num_seeds)
         else:
             print(f"{name}: no seed of all its methods is in {rows}")
-    file = arguments.folder / "tables.csv" if arguments.page is None else arguments.page.with_suffix(".csv")
-    write_table(found, file)
+    if arguments.page is not None and file.exists():
+        found = {name: _numbers(rows) for name, rows in read_csv(file).items()} | found
+    write_table([record for name in tables for record in found.get(name, ())], file)
     filled = read_csv(file)
     for name, shown in filled.items():
         print(f"\n{name}\n\n{markdown(shown)}")
     if arguments.page is not None:
         fill_page(arguments.page, filled)
+
+
+def _numbers(rows: Sequence[Record]) -> list[dict[str, str | float]]:
+    """Records of a CSV file as they were before they were written."""
+    return [record | {name: float(record[name] or "nan") for name in MEASURES} for record in rows]
 
 
 def _parsed(description: str | None, folder: Path, names: Sequence[str]) -> argparse.Namespace:
@@ -93,5 +100,5 @@ def _parsed(description: str | None, folder: Path, names: Sequence[str]) -> argp
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of each training; another number needs another folder")
     parser.add_argument("--collate", action="store_true", help="run nothing, make tables of what is there")
-    parser.add_argument("--page", type=Path, metavar="FILE.md", help="put the tables into this page, CSV beside it")
+    parser.add_argument("--page", type=Path, metavar="FILE.md", help="put the tables into this page and its CSV file")
     return parser.parse_args()

@@ -5,8 +5,11 @@
 
 A claim is that one row is better than another in one column. It holds if our difference has the same sign and is more
 than twice its standard error, weakly if it is more than once. Within one standard error there is no difference. With
-the other sign it is reversed weakly, or does not hold. The standard error comes from the rows of the same kind of table
-that have several seeds; with one seed each it is that of two runs.
+the other sign it is reversed weakly, or does not hold. A claim that two rows are equal can only fail to be refuted:
+within two standard errors there is no difference. The standard error comes from the rows of the same kind of table that
+have several seeds; with one seed each it is that of two runs.
+
+The last line is the share of the objectness branch in what Sigmoid-EQL gains.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +41,17 @@ class Claim:
     worse: str
     column: str
     is_equal: bool = False
+
+
+class Difference(NamedTuple):
+    """Between the two rows of a claim, in points: in the paper, ours, and the standard error of ours."""
+
+    published: float
+    ours: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{_signed(self.ours)} ± {self.error:.1f}"
 
 
 def _claims() -> Iterator[Claim]:
@@ -110,8 +125,16 @@ class Tables:
             if (record["variant"], record["row"]) == (claim.variant, row) and record[f"ours_{claim.column}"]
         ]
 
-    def published(self, claim: Claim, row: str) -> float:
-        """The paper's number of a row."""
+    def difference(self, claim: Claim) -> Difference | None:
+        """Of a claim; None without results of both rows."""
+        better, worse = self.values(claim, claim.better), self.values(claim, claim.worse)
+        if not better or not worse:
+            return None
+        error = self.deviation(claim.table, claim.column) * np.sqrt(1 / len(better) + 1 / len(worse))
+        published = self._published(claim, claim.better) - self._published(claim, claim.worse)
+        return Difference(published, float(np.mean(better) - np.mean(worse)), float(error))
+
+    def _published(self, claim: Claim, row: str) -> float:
         rows = (r for r in self.records[claim.table] if (r["variant"], r["row"]) == (claim.variant, row))
         return float(next(rows)[f"published_{claim.column}"])
 
@@ -139,11 +162,11 @@ def verdict(difference: float, error: float, *, is_equal: bool) -> str:
     """In the words of the table."""
     if np.isnan(error):
         return "one seed"
+    is_clear = abs(difference) > 2 * error
     if is_equal:
-        return "holds" if abs(difference) < 2 * error else "does not hold"
+        return "does not hold" if is_clear else "no difference"
     if abs(difference) <= error:
         return "no difference"
-    is_clear = abs(difference) > 2 * error
     if difference > 0:
         return "holds" if is_clear else "weakly"
     return "does not hold" if is_clear else "reversed weakly"
@@ -153,24 +176,32 @@ def claim_rows(tables: Tables, claims: Sequence[Claim]) -> list[list[str]]:
     """A line for each claim whose rows are there."""
     rows = []
     for claim in claims:
-        better, worse = tables.values(claim, claim.better), tables.values(claim, claim.worse)
-        if not better or not worse:
+        difference = tables.difference(claim)
+        if difference is None:
             continue
-        difference = float(np.mean(better) - np.mean(worse))
-        error = tables.deviation(claim.table, claim.column) * float(np.sqrt(1 / len(better) + 1 / len(worse)))
-        printed = tables.published(claim, claim.better) - tables.published(claim, claim.worse)
         sign = "=" if claim.is_equal else ">"
         variant = f" ({claim.variant})" if claim.variant else ""
         rows.append(
             [
                 f"[{claim.table}](tables/{claim.table}.md){variant}",
                 f"{claim.better} {sign} {claim.worse}, {claim.column}",
-                _signed(printed),
-                f"{_signed(difference)} ± {error:.1f}",
-                verdict(difference, error, is_equal=claim.is_equal),
+                _signed(difference.published),
+                str(difference),
+                verdict(difference.ours, difference.error, is_equal=claim.is_equal),
             ]
         )
     return rows
+
+
+def objectness_share(tables: Tables) -> str:
+    """What the objectness branch alone gains over BCE, of what Sigmoid-EQL gains with it; empty without the rows."""
+    branch = tables.difference(Claim("component_analysis", "", "obj", "none", "AP"))
+    whole = tables.difference(Claim("component_analysis", "", "obj neg pos", "none", "AP"))
+    if branch is None or whole is None:
+        return ""
+    shares = [f"{100 * part / total:.0f} %" for part, total in zip(branch[:2], whole[:2], strict=True)]
+    paper = f"{_signed(branch.published)} of {_signed(whole.published)} AP in the paper ({shares[0]})"
+    return f"\n\nThe objectness branch: {paper}, {branch} of {whole} here ({shares[1]})."
 
 
 def _signed(points: float) -> str:
@@ -184,13 +215,14 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the claims of a folder of tables."""
+    """Print the claims of a folder of tables, and the share of objectness."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of `equigrad table all --output`")
-    rows = claim_rows(Tables(parser.parse_args(arguments).folder), list(_claims()))
+    tables = Tables(parser.parse_args(arguments).folder)
+    rows = claim_rows(tables, list(_claims()))
     verdicts = [row[-1] for row in rows]
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
-    print(f"{as_markdown(rows)}\n\n{len(rows)} claims: {counts}.")
+    print(f"{as_markdown(rows)}\n\n{len(rows)} claims: {counts}.{objectness_share(tables)}")
 
 
 if __name__ == "__main__":

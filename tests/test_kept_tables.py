@@ -1,7 +1,7 @@
 """The tables that are kept in docs/evidence: what their CSV files say is what the pages say."""
 
 import csv
-import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from equigrad.recipes.names import TABLE_NAMES
 
 EVIDENCE = Path(__file__).parents[1] / "docs/evidence"
 TABLES = EVIDENCE / "tables"
+NUMBER = r"[+−]?\d+\.\d\b"
 
 
 def rows_of(name):
@@ -54,11 +55,36 @@ def test_the_summary_has_the_rank_agreement_of_the_csv_files():
             assert taus in text, name
 
 
-def test_the_claims_are_those_of_the_csv_files(capsys, monkeypatch):
+@pytest.fixture
+def claims(capsys, monkeypatch):
+    """What the example prints about the tables."""
     monkeypatch.syspath_prepend(str(EVIDENCE.parents[1] / "examples"))
     import paper_claims
 
-    monkeypatch.setattr(sys, "argv", ["paper_claims.py"])
     paper_claims.main([str(TABLES)])
-    printed = capsys.readouterr().out.strip()
-    assert printed in (EVIDENCE / "README.md").read_text(encoding="utf-8")
+    return capsys.readouterr().out.strip()
+
+
+def test_the_claims_are_those_of_the_csv_files(claims):
+    assert claims in (EVIDENCE / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_numbers_of_the_short_table_are_those_of_the_claims(claims):
+    page = (EVIDENCE / "README.md").read_text(encoding="utf-8")
+    short = page.partition("## What holds")[2].partition("<details>")[0]
+    linked = re.findall(r"\[([^]]+)\]\(tables/(\w+)\.md\)", short)
+    assert linked
+    for text, name in linked:
+        lines = [line for line in claims.splitlines() if line.startswith(f"| [{name}]")]
+        ours = {number for line in lines for number in re.findall(NUMBER, line.split(" | ")[3])}
+        assert set(re.findall(NUMBER, text)) <= ours, name
+
+
+def test_the_counts_of_the_page_are_those_of_the_claims(claims):
+    counts = {name: number for number, name in re.findall(r"(\d+) ([a-z ]+)", claims.splitlines()[-3])}
+    page = " ".join((EVIDENCE / "README.md").read_text(encoding="utf-8").split())
+    expected = (
+        "Of {claims} comparisons that the paper's text makes, {holds} hold here, {weakly} hold weakly, {no difference} "
+        "show no difference at this scale, {reversed weakly} are weakly reversed and {does not hold} do not hold."
+    )
+    assert expected.format_map(counts) in page

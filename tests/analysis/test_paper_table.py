@@ -30,12 +30,12 @@ def rows():
 
 def test_a_cell_has_the_published_number_and_our_mean_and_spread(rows):
     table = paper_table(rows)
-    assert table[0] == ["published / ours, %", "AP", "APr"]
-    assert table[2] == ["CE", "20.0 / 11.0 ± 1.4", "1.0 / 1.0 ± 1.4"]
+    assert table[0] == ["published / ours, %", "seeds", "AP", "APr"]
+    assert table[2] == ["CE", "2", "20.0 / 11.0 ± 1.4", "1.0 / 1.0 ± 1.4"]
 
 
 def test_the_last_line_of_a_variant_says_how_well_the_ranks_agree(rows):
-    assert paper_table(rows)[-1] == ["*rank agreement (tau)*", "+0.33", "+1.00"]  # one of three pairs is swapped
+    assert paper_table(rows)[-1] == ["*rank agreement (tau)*", "", "+0.33", "+1.00"]  # one of three pairs is swapped
 
 
 def test_variants_that_the_paper_does_not_tell_apart_do_not_count_in_the_agreement(rows):
@@ -45,13 +45,13 @@ def test_variants_that_the_paper_does_not_tell_apart_do_not_count_in_the_agreeme
 
 def test_rows_without_a_run_are_dashes_and_do_not_count(rows):
     missing = ResultRow("R50", "BAGS", {"AP": 1.0, "APr": 2.0}, {}, "e")
-    assert paper_table([*rows, missing])[-2] == ["BAGS", "1.0 / –", "2.0 / –"]
+    assert paper_table([*rows, missing])[-2] == ["BAGS", "0", "1.0 / –", "2.0 / –"]
     assert agreement([*rows, missing], "AP").num_rows == 3
 
 
 def test_groups_of_openimages_are_read_from_the_nearest_groups_of_lvis():
     row = ResultRow("", "CE", {"AP": 43.1, "AP1": 26.3, "AP3": 45.2}, {0: {"AP": 0.1, "APr": 0.2}}, "a")
-    assert paper_table([row])[1] == ["CE", "43.1 / 10.0", "26.3 / 20.0", "45.2 / –"]
+    assert paper_table([row])[1] == ["CE", "1", "43.1 / 10.0", "26.3 / 20.0", "45.2 / –"]
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_records_have_every_seed_with_the_published_numbers(rows):
 
 def test_the_markdown_has_title_table_and_notes(rows):
     text = markdown("component_analysis, mini", rows, ["A note."])
-    assert text.startswith("# component_analysis, mini\n\n| published / ours, % | AP | APr |\n| --- |")
+    assert text.startswith("# component_analysis, mini\n\n| published / ours, % | seeds | AP | APr |\n| --- |")
     assert text.endswith("\n\nA note.\n")

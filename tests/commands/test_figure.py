@@ -29,7 +29,10 @@ def test_the_ratio_of_two_runs_over_training(folder):
 
 
 def test_detections_of_two_runs_in_one_picture(folder):
-    words = ("figure", "vis_od", "--images", folder / "data/mini/lvis/images", "--limit", "2", "--jobs", "1")
+    (folder / "scenes").mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (64, 64), "white").save(folder / "scenes" / name)
+    words = ("figure", "vis_od", "--images", folder / "scenes", "--limit", "2", "--jobs", "1")
     done = equigrad(*words, "--output", folder / "objects.png", settings=SHORT, folder=folder)
     assert done.code == 0, done.err
     with Image.open(folder / "objects.png") as figure:
@@ -49,6 +52,8 @@ def test_named_runs_are_drawn_instead_of_the_papers(folder):
     ("words", "message"),
     [
         (("vis_od",), "vis_od needs --images FOLDER"),
+        (("vis_od", "--images", "nowhere"), "nowhere: no such file or folder"),
+        (("vis_od", "--images", "."), ".: expected images in the folder"),
         (("grad_ob", "somewhere"), "takes none by name"),
         (("vis_balance_ratio", "nowhere"), "nowhere: no such run"),
     ],

@@ -29,7 +29,7 @@ def test_a_table_has_published_numbers_beside_ours_for_every_variant(finished):
     text = (folder / "runs/tables/mini/imagenet_lt.md").read_text()
     assert "**ResNet-50**" in text
     assert "**ResNeXt-50**" in text
-    assert "| CE | 41.8 / " in text
+    assert "| CE | 2 | 41.8 / " in text
     assert "rank agreement (tau)" in text
     assert "`equigrad table imagenet_lt --" in text  # the command that made it
     assert "[6/6]" in done.out
@@ -50,7 +50,7 @@ def test_the_csv_and_the_markdown_agree(finished):
         records = [record for record in csv.DictReader(stream) if record["variant"] == "ResNet-50"]
     ours = [float(record["ours_Overall"]) for record in records if record["row"] == "CE"]
     text = (folder / "runs/tables/mini/imagenet_lt.md").read_text()
-    assert f"| CE | 41.8 / {sum(ours) / 2:.1f} ± " in text
+    assert f"| CE | 2 | 41.8 / {sum(ours) / 2:.1f} ± " in text
 
 
 def test_the_page_makes_no_requests_and_has_the_rows(finished):

@@ -99,12 +99,12 @@ def variants_of(rows: Sequence[ResultRow]) -> dict[str, list[ResultRow]]:
 def paper_table(rows: Sequence[ResultRow]) -> Table:
     """Published / ours in every cell, a line with the rank agreement after the rows of each variant."""
     columns = columns_of(rows)
-    table = [["published / ours, %", *columns]]
+    table = [["published / ours, %", "seeds", *columns]]
     for variant, members in variants_of(rows).items():
         if variant:
-            table.append([f"**{variant}**", *[""] * len(columns)])
-        table += [[row.label, *(_cell(row, column) for column in columns)] for row in members]
-        table.append(["*rank agreement (tau)*", *(str(agreement(members, column)) for column in columns)])
+            table.append([f"**{variant}**", *[""] * (1 + len(columns))])
+        table += [[row.label, str(len(row.results)), *(_cell(row, column) for column in columns)] for row in members]
+        table.append(["*rank agreement (tau)*", "", *(str(agreement(members, column)) for column in columns)])
     return table
 
 

@@ -34,9 +34,9 @@ def write_table_page(
 
 def _variant(variant: str, rows: Sequence[ResultRow]) -> Html:
     columns = columns_of(rows)
-    cells = [[row.label, *(_cell(row, column) for column in columns)] for row in rows]
-    ranks = ["rank agreement (tau)", *(str(agreement(rows, column)) for column in columns)]
-    return table(variant or "All rows", ["row", *columns], [*cells, ranks], "results")
+    cells = [[row.label, len(row.results), *(_cell(row, column) for column in columns)] for row in rows]
+    ranks = ["rank agreement (tau)", "", *(str(agreement(rows, column)) for column in columns)]
+    return table(variant or "All rows", ["row", "seeds", *columns], [*cells, ranks], "results")
 
 
 def _cell(row: ResultRow, column: str) -> Html:

@@ -52,8 +52,8 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     output = parsed.output or parsed.folder / parsed.scale / f"{parsed.name}.png"
     if parsed.name == "grad_ob" and parsed.runs:
         raise ValueError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
-    if parsed.name == "vis_od" and parsed.images is None:
-        raise ValueError("vis_od needs --images FOLDER")
+    if parsed.name == "vis_od":
+        _check_images(parsed.images)  # before anything is trained
     if parsed.threshold is not None:
         from equigrad.tasks.prediction import check_threshold
 
@@ -67,6 +67,17 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     draw[parsed.name](runs, output, parsed)
     print(f"The figure: {output}")
     return None
+
+
+def _check_images(folder: Path | None) -> None:
+    from equigrad.commands.prediction.inputs import inputs_of
+
+    if folder is None:
+        raise ValueError("vis_od needs --images FOLDER")
+    if not folder.exists():
+        raise ValueError(f"{folder}: no such file or folder")
+    if all(one.is_video for one in inputs_of([folder])):
+        raise ValueError(f"{folder}: no images in it")
 
 
 def _trained(parsed: argparse.Namespace, command: Sequence[str]) -> dict[str, Path] | None:
@@ -130,8 +141,6 @@ def _vis_od(runs: Mapping[str, Path], output: Path, parsed: argparse.Namespace) 
     from equigrad.tasks.run_folder import recipe_of_run, trained_model
 
     sources = [ImageSource(one.path) for one in inputs_of([parsed.images]) if not one.is_video][: parsed.limit]
-    if not sources:
-        raise ValueError(f"{parsed.images}: no images in it")
     rows: dict[str, list[Image]] = {name: [] for name in runs}
     for name, folder in runs.items():
         model = trained_model(folder, recipe_of_run(folder))

@@ -155,7 +155,8 @@ def detector_choice(detector: DetectorName, backbone: str | None, method: str | 
         pyramid = _pyramid(backbone or "lite0", is_two_stage=True)
         return DetectorChoice(pyramid, _rcnn(pyramid, with_masks=detector == "mask_rcnn"), roi_method)
     dense: dict[str, OneStageDetector] = {"atss": ImprovedAtss(prior=_PRIOR), "retinanet": RetinaNet(), "fcos": Fcos()}
-    dense_method = _method(detector, method or "efl")
+    # No equalization loss: EFL gained nothing with AdamW (docs/evidence/advice.md).
+    dense_method = _method(detector, method or "fl")
     return DetectorChoice(_pyramid(backbone or "lite0", is_two_stage=False), dense[detector], dense_method)
 
 
@@ -166,7 +167,7 @@ def _yolox(backbone: str | None, method: str | None) -> DetectorChoice:
             f"backbone={backbone}: yolox_s has a backbone of its own, trained from scratch; leave it out, or take "
             "another detector: atss, faster_rcnn, mask_rcnn, retinanet or fcos"
         )
-    chosen = _method("yolox_s", method or "eqfl")
+    chosen = _method("yolox_s", method or "qfl")
     return DetectorChoice(CspDarknet("s"), Yolox() if method == "sigmoid" else YoloxStar(), chosen)
 
 

@@ -167,8 +167,8 @@ def detection(
     """Faster R-CNN with Sigmoid-EQL, or another detector, on a COCO or LVIS file with boxes and a folder of images.
 
     Args:
-        method: loss and what belongs to it; none is sigmoid_eql for faster_rcnn and mask_rcnn, eqfl for yolox_s and efl
-            for the others.
+        method: loss and what belongs to it; none is sigmoid_eql for faster_rcnn and mask_rcnn, qfl for yolox_s and fl
+            for the others, where no equalization loss is shown to gain.
         detector: none is faster_rcnn, or atss for a method that only one-stage detectors have. faster_rcnn and
             mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files.
         backbone: lite0, resnet50, resnet101 or timm:NAME; none is lite0. yolox_s has its own, trained from scratch.
@@ -213,7 +213,7 @@ def detection(
         # Scores stay low in so short a training; chosen by F1 on images that were neither trained on nor tested.
         shown=ShownObjects(threshold=0.15),
     )
-    return recipe if detector != "yolox_s" else _from_scratch(recipe, cast(YoloxName, method or "eqfl"), image_size)
+    return recipe if detector != "yolox_s" else _from_scratch(recipe, cast(YoloxName, method or "qfl"), image_size)
 
 
 def _from_scratch(recipe: DetectionRecipe, name: YoloxName, image_size: int) -> DetectionRecipe:

@@ -20,7 +20,7 @@ def test_a_table_says_by_which_command_and_version_it_was_made(output):
     output.write("main", ROWS)
     text = (output.folder / "main.md").read_text()
     assert "`equigrad table main --seeds 2` (equigrad 1.0, torch 2.0)" in text
-    assert "| CE | 10.0 / 21.0 ± 1.4 |" in text
+    assert "| CE | 2 | 10.0 / 21.0 ± 1.4 |" in text
 
 
 def test_markdown_csv_and_page_have_the_same_numbers(output):

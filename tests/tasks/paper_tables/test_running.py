@@ -32,6 +32,23 @@ def train(runs, folder, jobs=1):
     )
 
 
+def train_until_all_have_begun(runs, folder, jobs):
+    """Train, with a Ctrl-C to this process alone when every run has made its first step."""
+    logs = [folder / run.name / "metrics.jsonl" for run in runs]
+
+    def stop():
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not all(log.exists() and log.stat().st_size for log in logs):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    outcome = train(runs, folder, jobs)
+    thread.join()
+    return outcome
+
+
 def test_a_second_stage_is_trained_after_its_first(tmp_path, capsys):
     run = planned_run(Wanted(crt(), small(tiny.ce()), False), 0)
     outcome = train([run], tmp_path)
@@ -54,32 +71,25 @@ def test_a_second_stage_waits_until_another_process_has_finished_its_first(tmp_p
     assert run.is_finished(tmp_path)
 
 
-@pytest.mark.slow
-def test_two_processes_share_the_work(tmp_path):
-    recipes = [small(recipe()) for recipe in (tiny.ce, tiny.bce, tiny.softmax_eql)]
-    runs = [planned_run(Wanted(recipe, None, False), 0) for recipe in recipes]
-    outcome = train(runs, tmp_path, jobs=2)
-    assert not outcome.failures
-    assert all(run.is_finished(tmp_path) for run in runs)
-
-
 def test_a_stopped_training_goes_on_where_it_was(tmp_path):
     run = planned_run(Wanted(small(tiny.ce(), steps=3000), None, False), 0)
-    log = tmp_path / run.name / "metrics.jsonl"
-
-    def stop():
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and not (log.exists() and log.stat().st_size):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    outcome = train([run], tmp_path)
-    thread.join()
+    outcome = train_until_all_have_begun([run], tmp_path, jobs=1)
     assert outcome.stopped
     assert not run.is_finished(tmp_path)
     assert list((tmp_path / run.name / "checkpoints").glob("step_*.pt"))
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_work_and_stop_together(tmp_path):
+    lengths = {tiny.softmax_eql: 2, tiny.ce: 3000, tiny.bce: 3000}
+    finished, *long = [planned_run(Wanted(small(recipe(), steps), None, False), 0) for recipe, steps in lengths.items()]
+    outcome = train_until_all_have_begun([finished, *long], tmp_path, jobs=2)
+    assert outcome.stopped
+    assert not outcome.failures
+    assert finished.is_finished(tmp_path)
+    for run in long:
+        assert not run.is_finished(tmp_path)
+        assert list((tmp_path / run.name / "checkpoints").glob("step_*.pt"))
 
 
 def test_what_starts_from_a_failed_run_is_not_tried(tmp_path, capsys):

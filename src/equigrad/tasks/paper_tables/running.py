@@ -7,6 +7,7 @@ another core or another machine with the same folder, shares the work with the f
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,10 +63,15 @@ def train_missing(
     others = [
         context.Process(target=_help, args=(queue, runs, folder, command, labels), daemon=True) for _ in range(jobs - 1)
     ]
+    # Ctrl-C reaches all processes; the others wait for this one to tell them, also while they start.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     for process in others:
         process.start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     outcome = _work(runs, folder, command, labels)
     for process in others:
+        if outcome.stopped:
+            process.terminate()  # a training takes this for a request to stop
         process.join()
     while not queue.empty():
         other = queue.get()
@@ -83,17 +89,24 @@ def _help(
 
 
 def _work(runs: Sequence[PlannedRun], folder: Path, command: Sequence[str], labels: Mapping[str, str]) -> Outcome:
-    """Train one run after the other until none is missing."""
+    """Train one run after the other until none is missing, or until the process that started this one has ended."""
     outcome, start = Outcome(), time.monotonic()
     at_start = _num_finished(runs, folder)
-    while not outcome.stopped and (possible := _possible(runs, folder, outcome)):
-        run = _train_next(possible, folder, command, outcome)
-        if run is None:
-            time.sleep(_WAIT_SECONDS)
-        elif run.name in outcome.failures:
-            print(f"{labels[run.name]}: failed: {outcome.failures[run.name]}", file=sys.stderr, flush=True)
-        elif not outcome.stopped:
-            _say(run, runs, folder, labels, at_start, start)
+    parent = multiprocessing.parent_process()
+    try:
+        while not outcome.stopped and (parent is None or parent.is_alive()):
+            possible = _possible(runs, folder, outcome)
+            if not possible:
+                break
+            run = _train_next(possible, folder, command, outcome)
+            if run is None:
+                time.sleep(_WAIT_SECONDS)
+            elif run.name in outcome.failures:
+                print(f"{labels[run.name]}: failed: {outcome.failures[run.name]}", file=sys.stderr, flush=True)
+            elif not outcome.stopped:
+                _say(run, runs, folder, labels, at_start, start)
+    except KeyboardInterrupt:
+        outcome.stopped = True
     return outcome
 
 
@@ -115,8 +128,6 @@ def _train_next(
                 continue  # another process is training it
             try:
                 outcome.stopped = not _train(run, folder, command)
-            except KeyboardInterrupt:
-                outcome.stopped = True
             except (ValueError, OSError) as error:
                 outcome.failures[run.name] = one_line(error)
             return run
