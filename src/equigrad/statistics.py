@@ -55,6 +55,11 @@ def is_host(values: Tensor) -> bool:
     return values.is_cpu and not torch.compiler.is_compiling()
 
 
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
+    return torch._C._are_functorch_transforms_active()
+
+
 def is_recomputing() -> bool:
     """Whether `torch.utils.checkpoint` repeats a forward pass that has been recorded already.
 
@@ -200,9 +205,9 @@ class GradientStatistics(BatchedState):
             if is_safe:
                 return
             is_finite = positive.isfinite().all() & negative.isfinite().all()
-            before[0].copy_(torch.where(is_finite, positive, before[0]))
-            before[1].copy_(torch.where(is_finite, negative, before[1]))
-            self.skipped.add_(~is_finite)
+            torch.where(is_finite, positive, before[0], out=before[0])
+            torch.where(is_finite, negative, before[1], out=before[1])
+            torch.add(self.skipped, ~is_finite, out=self.skipped)
 
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""
