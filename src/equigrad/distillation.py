@@ -10,8 +10,7 @@ from equigrad.losses import reference
 from equigrad.losses.blockwise import BlockwisePass, closed_form
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import check_labels, check_logits, check_number, divisor_of
-from equigrad.losses.kernel_choice import kernels_for
-from equigrad.statistics import is_transformed
+from equigrad.losses.kernel_choice import is_transformed, kernels_for
 
 
 class DistillationLoss(nn.Module):

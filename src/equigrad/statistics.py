@@ -55,11 +55,6 @@ def is_host(values: Tensor) -> bool:
     return values.is_cpu and not torch.compiler.is_compiling()
 
 
-def is_transformed() -> bool:
-    """Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
-    return torch._C._are_functorch_transforms_active()
-
-
 def is_recomputing() -> bool:
     """Whether `torch.utils.checkpoint` repeats a forward pass that has been recorded already.
 

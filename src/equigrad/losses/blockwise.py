@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from equigrad.losses.inputs import PerCategory
-from equigrad.losses.kernel_choice import Kernels, kernels_for
-from equigrad.statistics import is_transformed
+from equigrad.losses.kernel_choice import Kernels, is_transformed, kernels_for
 
 MAX_BLOCK_ELEMENTS = 2**21
 """8 MB of float32: what one operation on a block writes is still in cache for the next."""

@@ -15,11 +15,14 @@ from typing import Literal, get_args
 
 import torch
 
-from equigrad.statistics import is_transformed
-
 Kernels = Literal["triton", "torch", "blocks"]
 
 VARIABLE = "EQUIGRAD_KERNELS"
+
+
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def kernels_for(device: torch.device) -> Kernels:
