@@ -83,7 +83,7 @@ faults: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults --faults 100 --seed 0 --table docs/faults.md
 
 benchmark: $(VENV)/dev.done
-	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/losses.py --best
 
 clean:
 	rm -rf .venv .venv-*

@@ -1,6 +1,6 @@
 """Time and memory of the losses against the plain loss they replace, eager and compiled, as ratios in one process.
 
-    python benchmarks/losses.py                     # the first table of benchmarks/README.md
+    python benchmarks/losses.py --best              # the first table of benchmarks/README.md
     python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second, and docs/losses.md
 
 A row is forward + backward + statistics, float32. Ours, the peer and `torch.compile` of the peer take turns, so that a
@@ -26,7 +26,7 @@ from torchvision.ops import sigmoid_focal_loss
 
 import equigrad
 
-SHAPES = ["1024x1204", "512x8142", "20000x1203", "100000x1203", "2x150x256x256", "512x100000"]
+SHAPES = ["256x1203", "1024x1203", "512x8142", "20000x1203", "100000x1203", "2x150x256x256", "512x100000"]
 Step = Callable[..., Tensor]  # of logits, labels and quality
 
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from equigrad.labels import IGNORE
 from equigrad.losses import reference
-from equigrad.losses.blockwise import BlockwisePass, ClosedForm
+from equigrad.losses.blockwise import BlockwisePass, closed_form
 from equigrad.losses.category_loss import CategoryLoss
 from equigrad.losses.inputs import check_labels, check_logits, check_number, divisor_of
-from equigrad.losses.kernel_choice import kernels_for
+from equigrad.losses.kernel_choice import is_transformed, kernels_for
 
 
 class DistillationLoss(nn.Module):
@@ -73,7 +73,7 @@ class DistillationLoss(nn.Module):
             base_loss = self.base(logits, labels, normalizer=normalizer)
             return base_loss
         reduction, ignore_index = self.base.reduction, self.base.ignore_index
-        if reduction == "none" or torch.compiler.is_compiling():
+        if reduction == "none" or torch.compiler.is_compiling() or is_transformed():
             base_loss = self.base(logits, labels, normalizer=normalizer)
             distance = reference.distillation(
                 logits, labels, teacher_logits, self.temperature, self.power, ignore_index=ignore_index
@@ -99,7 +99,7 @@ class DistillationLoss(nn.Module):
         with torch.no_grad():
             is_ignored = None if labels.shape == logits.shape else run.flatten(labels == IGNORE)
             self._add_divergence(run, is_ignored, run.flatten(teacher_logits.detach()))
-        loss: Tensor = ClosedForm.apply(logits, run)
+        loss: Tensor = closed_form().apply(logits, run)
         return loss
 
     def num_counted(self, labels: Tensor) -> float | None:

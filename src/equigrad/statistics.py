@@ -200,9 +200,9 @@ class GradientStatistics(BatchedState):
             if is_safe:
                 return
             is_finite = positive.isfinite().all() & negative.isfinite().all()
-            before[0].copy_(torch.where(is_finite, positive, before[0]))
-            before[1].copy_(torch.where(is_finite, negative, before[1]))
-            self.skipped.add_(~is_finite)
+            torch.where(is_finite, positive, before[0], out=before[0])
+            torch.where(is_finite, negative, before[1], out=before[1])
+            torch.add(self.skipped, ~is_finite, out=self.skipped)
 
     def reset(self) -> None:
         """Forget everything: the next step is that of an untouched loss."""

@@ -23,5 +23,5 @@ def test_another_choice_of_kernels_shows(monkeypatch):
 def test_a_wrong_choice_of_kernels_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv("EQUIGRAD_KERNELS", "cuda")
     assert main(["--version"]) == 1
-    message = "equigrad: EQUIGRAD_KERNELS must be auto, triton, torch, blocks, got 'cuda'\n"
+    message = "equigrad: EQUIGRAD_KERNELS must be one of auto, triton, torch, blocks, got 'cuda'\n"
     assert capsys.readouterr().err == message

@@ -37,5 +37,5 @@ def test_triton_on_the_cpu_needs_its_interpreter(monkeypatch):
 
 def test_an_unknown_choice_is_refused_with_the_known_ones(monkeypatch):
     monkeypatch.setenv("EQUIGRAD_KERNELS", "cuda")
-    with pytest.raises(ValueError, match="EQUIGRAD_KERNELS must be auto, triton, torch, blocks, got 'cuda'"):
+    with pytest.raises(ValueError, match="EQUIGRAD_KERNELS must be one of auto, triton, torch, blocks, got 'cuda'"):
         kernels_for(CPU)

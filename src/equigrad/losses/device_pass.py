@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from equigrad.losses.blockwise import ClosedForm, DeviceSums, GradientSums
+from equigrad.losses.blockwise import DeviceSums, GradientSums, closed_form
 from equigrad.losses.kernels import launch, statistics as statistics_kernel
 from equigrad.losses.kernels.totals import Pass, PassResult
 from equigrad.statistics import GradientStatistics, sum_over_ranks
@@ -39,7 +39,7 @@ def finish(logits: Tensor, device_pass: Pass, *, is_divided: bool, message: str)
     else:
         torch._assert_async(result.is_valid, message)
     anchor = None if result.gradient is None else logits.narrow_copy(0, 0, 0)
-    loss: Tensor = ClosedForm.apply(logits, DeviceRun(result.loss, result.gradient, result.divisor, anchor))
+    loss: Tensor = closed_form().apply(logits, DeviceRun(result.loss, result.gradient, result.divisor, anchor))
     divisor = result.record[-1] if is_divided else None
     sums = DeviceSums(result.positive, result.negative, divisor)
     sums.record = result.record

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from equigrad.labels import IGNORE
-from equigrad.losses.blockwise import BlockwisePass, ClosedForm, GradientSums
+from equigrad.losses.blockwise import BlockwisePass, GradientSums, closed_form
 from equigrad.losses.density_ratio import add_density_ratio, sum_columns
 from equigrad.losses.inputs import (
     FusedReduction,
@@ -162,7 +162,7 @@ def binary_cross_entropy(
         add_negatives(run, blocks, labels, focus_vector, weights, lowest_label, modulation)
         blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
         add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
-    return ClosedForm.apply(logits, run), run.gradient_sums()
+    return closed_form().apply(logits, run), run.gradient_sums()
 
 
 def cross_entropy(
@@ -237,7 +237,7 @@ def cross_entropy(
     else:
         weight = None if weight is None else weight.flatten()
         add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
-    return ClosedForm.apply(logits, run), run.gradient_sums()
+    return closed_form().apply(logits, run), run.gradient_sums()
 
 
 def seesaw_cross_entropy(
@@ -278,7 +278,7 @@ def seesaw_cross_entropy(
     )
     with torch.no_grad():
         add_cross_entropy(run, run.blocks(2), run.flatten(labels), None, adjust, lowest_label=lowest_label)
-    return ClosedForm.apply(logits, run), run.gradient_sums()
+    return closed_form().apply(logits, run), run.gradient_sums()
 
 
 def lade_cross_entropy(
@@ -318,4 +318,4 @@ def lade_cross_entropy(
         add_cross_entropy(run, run.blocks(), labels, lowest_label=lowest_label)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
-    return ClosedForm.apply(logits, run), run.gradient_sums()
+    return closed_form().apply(logits, run), run.gradient_sums()

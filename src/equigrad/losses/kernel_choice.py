@@ -20,21 +20,29 @@ Kernels = Literal["triton", "torch", "blocks"]
 VARIABLE = "EQUIGRAD_KERNELS"
 
 
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
+    return torch._C._are_functorch_transforms_active()
+
+
 def kernels_for(device: torch.device) -> Kernels:
-    """What computes the losses of tensors on a device; a compiler makes kernels of its own from plain operations."""
+    """What computes the losses of tensors on a device.
+
+    A compiler makes kernels of its own from plain operations; the tensors of `torch.func` have no memory for Triton.
+    """
     if torch.compiler.is_compiling():
         return "torch"
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted == "auto":
         if device.type == "cpu":
             return "blocks"
-        return "triton" if device.type == "cuda" and _has_triton() else "torch"
+        return "triton" if device.type == "cuda" and _has_triton() and not is_transformed() else "torch"
     for choice in get_args(Kernels):
         if wanted == choice:
             if choice == "triton":
                 _check_triton(device)
-            return choice  # type: ignore[no-any-return]
-    raise ValueError(f"{VARIABLE} must be auto, {', '.join(get_args(Kernels))}, got {wanted!r}")
+            return "torch" if choice == "triton" and is_transformed() else choice
+    raise ValueError(f"{VARIABLE} must be one of auto, {', '.join(get_args(Kernels))}, got {wanted!r}")
 
 
 @cache

@@ -32,7 +32,7 @@ class SeededUniform(nn.Module):
             return numbers.to(device)
         # The CPU generator uses 32 bits of a seed.
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + int(self.num_calls)) % 2**32)
-        self.num_calls += 1
+        torch.add(self.num_calls, 1, out=self.num_calls)  # `torch.func` would refuse `+=`
         # From pinned memory the copy is asynchronous: the host does not wait for a GPU.
         numbers = torch.rand(shape, generator=generator, pin_memory=device.type == "cuda")
         return numbers.to(device, non_blocking=True)
@@ -45,7 +45,7 @@ class SeededUniform(nn.Module):
             yield
         except Exception:
             if before is not None:
-                self.num_calls.copy_(before)
+                self.num_calls = before
             raise
 
     def get_extra_state(self) -> Tensor:

@@ -72,20 +72,20 @@ def add_negatives(
     is_by_sample = weights.foreground is not None or weights.sample is not None
     dim = run.sample_dims[-1]
     is_whole = len(blocks) == 1  # small batches: even a view costs a microsecond
+    num_temporaries = (0 if focus is None else 2) + (run.workspace is None)
+    # In one allocation: the C library gives the memory of several back to the system after every step.
+    largest = run.flat[blocks[0].entries].numel() if blocks else 0
+    memory = torch.empty(num_temporaries, largest, dtype=run.dtype, device=run.flat.device)
     temporaries: list[Tensor] = []
     for block in blocks:
         label = (labels if is_whole else labels[block.samples]).unsqueeze(1)
         index = label if lowest_label >= 0 else label.clamp(min=0)
         factor = _factor_of_negatives(run, weights, label, index) if is_by_sample else None
         entries = run.flat if is_whole else run.flat[block.entries]
-        num_temporaries = (0 if focus is None else 2) + (run.workspace is None)
         if num_temporaries and (not temporaries or temporaries[0].shape != entries.shape):
-            temporaries = []  # those of another shape go before new ones come
-            # In one allocation: the C library gives the memory of several back to the system after every step.
-            shape = (num_temporaries, *entries.shape)
-            temporaries = list(torch.empty(shape, dtype=run.dtype, device=entries.device).unbind())
-        memory = temporaries[-1] if run.workspace is None else run.workspace
-        work = memory if is_whole or run.workspace is None else memory[block.entries]
+            temporaries = [part[: entries.numel()].view(entries.shape) for part in memory]
+        gradient = run.workspace if run.workspace is None or is_whole else run.workspace[block.entries]
+        work = temporaries[-1] if gradient is None else gradient
         by_odds = run.is_cpu and factor is None
         while True:
             unit = LOG2_E if by_odds else 1.0

@@ -321,7 +321,7 @@ class SeesawLoss(SingleLabelLoss):
             **self.options(normalizer),
         )
         if self.changes_state():
-            self.category_counts.copy_(counts)
+            torch.mul(counts, 1, out=self.category_counts)  # `torch.func` would refuse `copy_`
         if self.reduction == "none":
             return reference.seesaw(
                 logits, labels, held(counts), self.mitigation, self.compensation, ignore_index=self.ignore_index
@@ -403,7 +403,7 @@ class LDAMLoss(SingleLabelLoss, BatchedState):
 
     def add_batch(self, calls: Sequence[None], *, micro_batches: int) -> None:
         """Count a training step, however many calls it has."""
-        self.num_steps += 1
+        torch.add(self.num_steps, 1, out=self.num_steps)  # `torch.func` would refuse `+=`
 
     def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
         """Loss of logits (N, C, ...) against labels (N, ...)."""
