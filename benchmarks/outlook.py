@@ -2,7 +2,7 @@
 
     python benchmarks/outlook.py --caltech DATA/caltech101 --folders characters1 characters2 objects leaves
     python benchmarks/outlook.py --caltech DATA/caltech101 --folders leaves --draw half
-    python benchmarks/outlook.py --caltech DATA/caltech101 --folders objects leaves signs regions --draw pareto
+    python benchmarks/outlook.py --folders objects regions signs --draw pareto
     python benchmarks/outlook.py --draw networks
     python benchmarks/outlook.py --table docs/evidence/outlook.csv
 
@@ -16,7 +16,7 @@ difference in category mean, with its 95 % interval. Rows are kept as they finis
 import argparse
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equigrad.analysis.doctor.outlook import SPREAD, Record, forecast
+from equigrad.analysis.doctor.outlook import POINTS_PER_TENFOLD, SPREAD, Record, forecast
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.history import Evaluation
 from equigrad.analysis.paired_differences import Floats, Quantity, paired_differences
@@ -37,7 +37,6 @@ from equigrad.data.images.dataset import ImageDataset
 from equigrad.data.images.lists import ImageList
 from equigrad.data.long_tail import long_tailed
 from equigrad.evaluation.classification import ClassificationEvaluator
-from equigrad.evaluation.tables import write_table
 from equigrad.recipes.own_data import classification
 from equigrad.tasks.classification.data import OwnImages
 from equigrad.tasks.classification.linear_probe import predict
@@ -91,7 +90,19 @@ class Case(NamedTuple):
     @property
     def tail(self) -> float:
         """What the forecast is proportional to."""
-        return forecast(self.imbalance, self.few, 1.0).gain
+        return forecast(self.imbalance, self.few, 1.0).points
+
+
+FORMS: dict[str, Callable[[Case], float]] = {
+    "the forecast: log10(imbalance) * few ** 0.5": lambda case: case.tail,
+    "1": lambda case: 1.0,
+    "log10(imbalance)": lambda case: math.log10(case.imbalance),
+    "log10(imbalance) * few": lambda case: math.log10(case.imbalance) * case.few,
+    "log10(imbalance) * min(few, 0.4)": lambda case: math.log10(case.imbalance) * min(case.few, 0.4),
+    "log10(imbalance) ** 2 * few ** 0.5": lambda case: math.log10(case.imbalance) * case.tail,
+    "imbalance >= 12 and few >= 0.22": lambda case: float(case.imbalance >= 12 and case.few >= 0.22),
+}
+"""What a gain could be proportional to."""
 
 
 def grid(pool: str, images: ImageList, whole: FeatureDataset, tested: FeatureDataset) -> Iterator[TrainingSet]:
@@ -185,9 +196,8 @@ def row(kind: str, pool: str, name: str, tail: Tail, accuracies: Floats) -> dict
     }
 
 
-def measured(arguments: argparse.Namespace, rows: list[dict[str, object]]) -> Iterator[dict[str, object]]:
-    """Rows that are not there yet."""
-    done = {(row["pool"], row["training_set"]) for row in rows}
+def measured(arguments: argparse.Namespace, done: set[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    """Rows of the training sets that are not done yet, named by pool and training set."""
     if arguments.draw == "networks":
         for top, factor in NETWORKS:
             name, images = f"{top} to {top / factor:.0f} images", exponential_profile(40, top, factor)
@@ -208,10 +218,26 @@ def measured(arguments: argparse.Namespace, rows: list[dict[str, object]]) -> It
                 yield row(kind, pool, drawn.name, tail, last_layers(drawn))
 
 
-def fitted(cases: Sequence[Case]) -> float:
-    """Points for each factor of ten: least squares, weighted by how well each gain was measured."""
-    weight, tail, gain = np.array([(1 / case.margin**2, case.tail, case.gain) for case in cases if case.margin]).T
-    return float((weight * tail * gain).sum() / (weight * tail**2).sum())
+def fitted(cases: Sequence[Case], form: Callable[[Case], float] = lambda case: case.tail) -> float:
+    """The factor of a form: least squares, weighted by how well each gain was measured."""
+    known = [(1 / case.margin**2, form(case), case.gain) for case in cases if case.margin]
+    weight, shape, gain = np.array(known).T
+    return float((weight * shape * gain).sum() / (weight * shape**2).sum())
+
+
+def error(cases: Sequence[Case], form: Callable[[Case], float]) -> float:
+    """Of a form on images it is not fitted to, in points: mean over the sources of images."""
+    errors = []
+    for source in dict.fromkeys(case.source for case in cases):
+        factor = fitted([case for case in cases if case.source != source], form)
+        own = [
+            (1 / case.margin**2, case.gain - factor * form(case))
+            for case in cases
+            if case.source == source and case.margin
+        ]
+        weight, miss = np.array(own).T
+        errors.append(float(np.sqrt(np.average(miss**2, weights=weight))))
+    return float(np.mean(errors))
 
 
 def is_inside(case: Case, points_per_tenfold: float) -> bool:
@@ -229,6 +255,25 @@ def left_out(cases: Sequence[Case]) -> dict[str, Record]:
         points = fitted([case for case in cases if case.source != source])
         found[source] = Record(sum(is_inside(case, points) for case in own), len(own))
     return found
+
+
+def table(cases: Sequence[Case]) -> str:
+    """Markdown: gains beside forecasts for each source of images, which the forecast is not fitted to."""
+    lines = ["| images | training sets | measured gain | forecast | in its interval |", "|---|---|---|---|---|"]
+    fitted_to = [case for case in cases if case.kind == "fitted"]
+    for kind, source in dict.fromkeys((case.kind, case.source) for case in cases):
+        own = [case for case in cases if (case.kind, case.source) == (kind, source)]
+        others = [case for case in fitted_to if case.source != source]
+        points = fitted(others) if kind == "fitted" else POINTS_PER_TENFOLD
+        ranges = [_range([case.gain for case in own]), _range([points * case.tail for case in own])]
+        inside = f"{sum(is_inside(case, points) for case in own)} of {len(own)}"
+        lines.append("| " + " | ".join([f"{source}, {kind}", str(len(own)), *ranges, inside]) + " |")
+    return "\n".join(lines)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high, mean = (f"{value:.1f}".replace("-", "−") for value in (min(values), max(values), np.mean(values)))
+    return f"{low} to {high}, mean {mean}"
 
 
 def read_cases(file: Path) -> list[Case]:
@@ -259,20 +304,25 @@ def main() -> None:
     if arguments.table is not None:
         cases = read_cases(arguments.table)
         print(table(cases))
+        kinds = {kind: [case for case in cases if case.kind == kind] for kind in ("fitted", "new")}
+        print(
+            f"new, inside: {sum(is_inside(case, POINTS_PER_TENFOLD) for case in kinds['new'])} of {len(kinds['new'])}"
+        )
+        print("fitted, inside a forecast from the other sources:", left_out(kinds["fitted"]))
+        for name, form in FORMS.items():
+            print(f"error {error(kinds['fitted'], form):.2f}, factor {fitted(kinds['fitted'], form):.2f}: {name}")
         return
     torch.set_num_threads(1)
     file = arguments.output / f"{arguments.draw}.csv"
-    rows = read_rows(file) if file.exists() else []
-    for found in measured(arguments, list(rows)):
-        rows.append(found)
-        write_table(rows, file)
+    done = {(case.pool, case.training_set) for case in read_cases(file)} if file.exists() else set()
+    for found in measured(arguments, done):
+        is_new = not file.exists()
+        with file.open("a", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, list(found))
+            if is_new:
+                writer.writeheader()
+            writer.writerow(found)
         print(*found.values(), flush=True)
-
-
-def read_rows(file: Path) -> list[dict[str, object]]:
-    """As `main` wrote them."""
-    with file.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
     python examples/category_folders.py regions label_maps.zip train regions/train
 
 `objects` cuts every box out of the images of a COCO file. `regions` cuts the box around each category of a label map,
-from an archive with the folders `train/images` and `train/labels`. `drawings` takes an archive of nested folders, such as
-Omniglot's `alphabet/character/drawing.png`: a quarter of each innermost folder becomes the test set, and the rest a
+from an archive with the folders `train/images` and `train/labels`. `drawings` takes an archive of nested folders, such
+as Omniglot's `alphabet/character/drawing.png`: a quarter of each innermost folder becomes the test set, and the rest a
 long-tailed training set.
 """
 

@@ -116,7 +116,9 @@ def test_no_text_from_data_becomes_markup(tmp_path_factory, category, run_name):
     )
     expected = Reader(write_report([harmless], folder / "a.html", names=["x"], title="x").read_text())
     file = write_report([hostile], folder / "b.html", names=[run_name], title=run_name)
-    assert Reader(file.read_text(encoding="utf-8")).elements == expected.elements
+    found = Reader(file.read_text(encoding="utf-8")).elements
+    breaks_apart = [[tag for tag in tags if tag != "wbr"] for tags in (found, expected.elements)]  # after underscores
+    assert breaks_apart[0] == breaks_apart[1]
     assert data_of(file)["names"][0] == category
     assert data_of(file)["runs"][0]["name"] == run_name
 
