@@ -240,6 +240,19 @@ def test_of_thousands_of_rows_those_in_view_are_in_the_document(inaturalist_page
 
 
 @needs_browser
+def test_a_figure_of_thousands_of_categories_has_lines_alone_and_names_where_there_is_room(inaturalist_page):
+    seen = visit(
+        inaturalist_page,
+        LOOK
+        + """
+        return [rows("#won-plot .dots"), texts(document.querySelectorAll("#won-plot .group")),
+          document.querySelector("#won figcaption").textContent];""",
+    )
+    assert seen.complaints == []
+    assert seen.answer == [0, ["few"], "Categories are sorted by training count, most first. Lines: running median."]
+
+
+@needs_browser
 def test_the_table_sorts_by_click_and_filters_by_name_and_group(page):
     seen = visit(
         page,

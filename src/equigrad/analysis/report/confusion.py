@@ -79,5 +79,7 @@ def _takers(comparison: Comparison, found: RunPredictions, category: int) -> Htm
         return Html(ABSENT)
     takers = found.takers(category, _NUM_TAKERS)
     lines = [element("strong", f"{right:,} of {total:,} recognised")]
-    lines += [join([f"{count:,}\u00a0", users_name(comparison.categories.names[said])]) for said, count in takers]
+    lines += [
+        join([f"{count:,}\u00a0×\u00a0", users_name(comparison.categories.names[said])]) for said, count in takers
+    ]
     return join(element("div", line) for line in lines)
