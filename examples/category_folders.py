@@ -1,14 +1,17 @@
-"""Folders with one folder of images for each category, made of two other kinds of data.
+"""Folders with one folder of images for each category, made of other kinds of data.
 
     python examples/category_folders.py objects instances.json images.zip crops/train
     python examples/category_folders.py drawings characters.zip characters --imbalance-factor 15
+    python examples/category_folders.py regions label_maps.zip train regions/train
 
-`objects` cuts every box out of the images of a COCO file. `drawings` takes an archive of nested folders, such as
-Omniglot's `alphabet/character/drawing.png`: a quarter of each innermost folder becomes the test set, and the rest a
+`objects` cuts every box out of the images of a COCO file. `regions` cuts the box around each category of a label map,
+from an archive with the folders `train/images` and `train/labels`. `drawings` takes an archive of nested folders, such
+as Omniglot's `alphabet/character/drawing.png`: a quarter of each innermost folder becomes the test set, and the rest a
 long-tailed training set.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -24,6 +27,7 @@ from equigrad.data.images.stores import ZipStore, open_store
 from equigrad.data.long_tail import long_tailed
 
 MIN_SIDE = 8  # pixels; smaller objects show nothing
+MAX_SHARE = 0.25  # of an image; larger regions, as of a road, show all else as well
 
 
 def cut_objects(annotations: Path, images: Path, output: Path) -> int:
@@ -38,6 +42,22 @@ def cut_objects(annotations: Path, images: Path, output: Path) -> int:
             folder = output / folder_name(data.categories.names[data.labels[annotation]])
             save(picture.crop((left, top, right, bottom)), folder / f"{data.ids[annotation]}.png")
             num_written += 1
+    return num_written
+
+
+def cut_regions(archive: Path, split: str, output: Path) -> int:
+    """Write the box around all pixels of a category in an image, for each category; returns how many."""
+    store, num_written = ZipStore(archive), 0
+    for path in sorted(path for path in store.paths() if path.startswith(f"{split}/images/")):
+        name, picture = PurePosixPath(path).stem, store.read(path)
+        labels = np.asarray(Image.open(io.BytesIO(store.content(f"{split}/labels/{name}.png"))))
+        for label in np.setdiff1d(labels, [255]).tolist():
+            rows, columns = (np.flatnonzero((labels == label).any(axis)) for axis in (1, 0))
+            top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+            share = (bottom - top) * (right - left) / labels.size
+            if min(bottom - top, right - left) >= MIN_SIDE and share <= MAX_SHARE:
+                save(picture.crop((left, top, right, bottom)), output / str(label) / f"{name}.png")
+                num_written += 1
     return num_written
 
 
@@ -79,13 +99,18 @@ def main() -> None:
     objects.add_argument("images", type=Path, help="folder or .zip file")
     drawings = kinds.add_parser("drawings", help="nested folders in a .zip file")
     drawings.add_argument("archive", type=Path)
-    for kind in (objects, drawings):
+    regions = kinds.add_parser("regions", help="categories of label maps in a .zip file")
+    regions.add_argument("archive", type=Path)
+    regions.add_argument("split", help="folder in it, with `images` and `labels`")
+    for kind in (objects, drawings, regions):
         kind.add_argument("output", type=Path)
     drawings.add_argument("--imbalance-factor", type=float, default=15.0)
     parsed = parser.parse_args()
     try:
         if parsed.kind == "objects":
             number = cut_objects(parsed.annotations, parsed.images, parsed.output)
+        elif parsed.kind == "regions":
+            number = cut_regions(parsed.archive, parsed.split, parsed.output)
         else:
             number = draw_long_tail(parsed.archive, parsed.output, parsed.imbalance_factor)
     except (ValueError, OSError) as error:

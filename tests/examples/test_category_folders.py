@@ -44,7 +44,23 @@ def test_drawings_become_a_long_tail_and_a_test_set(tmp_path):
     }
 
 
-@pytest.mark.parametrize("words", [["objects", "no.json", "no"], ["drawings", "no.zip"]])
+def test_regions_are_cut_around_each_category_but_not_around_large_ones(tmp_path):
+    labels = np.zeros((40, 40), np.uint8)
+    labels[4:14, 20:32], labels[30:33, 0:12], labels[35:, 35:] = 7, 3, 255  # 3 is too low
+    for kind, pixels in (("images", np.stack([labels] * 3, axis=-1)), ("labels", labels)):
+        (tmp_path / "maps" / "train" / kind).mkdir(parents=True)
+        Image.fromarray(pixels).save(tmp_path / "maps" / "train" / kind / "a.png")
+    done = run_script(
+        SCRIPT, "regions", zip_folder(tmp_path / "maps", tmp_path / "maps.zip"), "train", tmp_path / "out"
+    )
+    assert done.stdout == f"1 images are in {tmp_path}/out\n", done.stderr
+    with Image.open(tmp_path / "out" / "7" / "a.png") as image:
+        assert image.size == (12, 10)
+
+
+@pytest.mark.parametrize(
+    "words", [["objects", "no.json", "no"], ["drawings", "no.zip"], ["regions", "no.zip", "train"]]
+)
 def test_what_is_missing_gets_one_line(tmp_path, words):
     done = run_script(SCRIPT, *words, tmp_path / "out")
     assert done.returncode == 1

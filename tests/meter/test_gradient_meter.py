@@ -93,6 +93,22 @@ def test_weights_are_bit_identical_with_and_without_it():
     assert meter.statistics.updates == 20
 
 
+def test_a_step_that_is_compiled_is_recorded_as_well():
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.tensor([0, 1, 2, 3, 0, 0])
+    recorded = []
+    for compiled in (False, True):
+        meter = GradientMeter(4)
+
+        def step(meter=meter):
+            meter.watch(logits, labels)
+            return F.cross_entropy(logits, labels)
+
+        (torch.compile(step, backend="eager") if compiled else step)().backward()
+        recorded.append(meter.statistics.ratio)
+    assert_close(*recorded)
+
+
 @pytest.mark.parametrize("shape", [(8, 5), (2, 5, 3, 4)], ids=["rows", "maps"])
 def test_background_is_a_negative_of_all_and_ignored_samples_do_not_count(shape):
     torch.manual_seed(0)

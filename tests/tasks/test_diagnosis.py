@@ -9,6 +9,7 @@ import torch
 from benchmarks.outlook import read_cases
 
 import equigrad
+from analysis.run_folders import write_run
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.tasks.comparison.sources import NamedFiles
@@ -173,6 +174,12 @@ def test_a_file_that_would_run_code_is_refused(tmp_path):
     torch.save({"model": np.dtype}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="cannot load the checkpoint"):
         diagnose(tmp_path / "model.pt", NOTHING)
+
+
+def test_a_folder_of_runs_is_answered_with_one_of_them(tmp_path):
+    write_run(tmp_path / "runs" / "ce")
+    with pytest.raises(ValueError, match=r"holds runs and no data; name one of them, such as .*runs/ce"):
+        diagnose(tmp_path / "runs", NOTHING)
 
 
 def test_a_path_that_does_not_exist_is_refused(tmp_path):

@@ -30,8 +30,12 @@ def run_label(comparison: Comparison, run: ComparedRun) -> Html:
 
 
 def lead(comparison: Comparison) -> Html:
-    """One sentence for each run: what it changes compared with the first."""
-    items = [_outcome(comparison, run) for run in comparison.runs[1:]]
+    """One sentence for each run: what it changes compared with the first; of a run alone, what starves in it."""
+    first, *others = comparison.runs
+    if not others and comparison.described:
+        text = _starving_shares(comparison, first)
+        return listing([join([element("strong", run_label(comparison, first), ": "), text])], "lead")
+    items = [_outcome(comparison, run) for run in others]
     return listing((item for item in items if item), "lead")
 
 
@@ -186,27 +190,35 @@ def _result_cell(name: str, result: Mapping[str, float | None], base: Mapping[st
 def _starving_section(comparison: Comparison, run: ComparedRun, base: ComparedRun | None) -> Html:
     mask = starving(run)
     title = element("h3", run_label(comparison, run))
-    if not mask.any():
-        return element("div", title, element("p", "No category is starving.", _recovered(mask, base)))
-    categories = comparison.categories
-    shares = [
-        f"{np.count_nonzero(mask & (categories.groups == index)):,} of {size:,} {group}"
-        for index, (group, size) in enumerate(categories.group_sizes().items())
-    ]
-    text = f"{_count(run)} of {len(categories):,} categories are starving: {', '.join(shares)}."
-    parts = [title, element("p", text, _recovered(mask, base))]
-    for heading, chosen in _named(run, mask).items():
+    parts = [title, element("p", _starving_shares(comparison, run), _recovered(mask, base))]
+    for heading, chosen in _named(run, mask).items() if mask.any() else ():
         described = [_described(comparison, run, index) for index in chosen.tolist()]
         parts += [element("p", heading), listing(described, "worst")]
     return element("div", *parts)
 
 
+def _starving_shares(comparison: Comparison, run: ComparedRun) -> str:
+    """How many categories starve, of all and of each group."""
+    mask, categories = starving(run), comparison.categories
+    if not mask.any():
+        return "No category is starving."
+    shares = [
+        f"{np.count_nonzero(mask & (categories.groups == index)):,} of {size:,} {group}"
+        for index, (group, size) in enumerate(categories.group_sizes().items())
+    ]
+    return f"{_count(run)} of {len(categories):,} categories are starving: {', '.join(shares)}."
+
+
 def _recovered(mask: NDArray[np.bool_], base: ComparedRun | None) -> str:
-    before = np.zeros_like(mask) if base is None else starving(base)
-    if base is None or not (before | mask).any():
+    if base is None:
         return ""
-    gone, new = np.count_nonzero(before & ~mask), np.count_nonzero(mask & ~before)
-    text = f" Of the {np.count_nonzero(before):,} that starve under {base.name}, {gone:,} do not here"
+    before = starving(base)
+    num_before, gone, new = (np.count_nonzero(chosen) for chosen in (before, before & ~mask, mask & ~before))
+    if not num_before:
+        return f" None starves under {base.name}." if new else ""
+    text = f" Of the {num_before:,} that starve under {base.name}, {gone:,} do not here"
+    if not gone:
+        text = f" All {num_before:,} that starve under {base.name} do here as well"
     return f"{text}; {new:,} {'does' if new == 1 else 'do'} only here." if new else f"{text}."
 
 

@@ -42,7 +42,7 @@ def join(parts: Iterable[object]) -> Html:
 def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], class_: str = "") -> Html:
     """A table whose first column names the rows; on a phone, cells of `results` stand below each other, named."""
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
-    headings = [str(cell) if class_ == "results" else "" for cell in header]
+    headings = [str(cell).replace("_", "_\u200b") if class_ == "results" else "" for cell in header]  # may break there
     body = (
         element(
             "tr",

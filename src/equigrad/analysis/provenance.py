@@ -9,7 +9,7 @@ from equigrad.analysis.comparison import ComparedRun, Comparison
 from equigrad.analysis.findings import run_label
 from equigrad.analysis.markup import Html, element, join, table
 
-_NOT_SETTINGS = ("settings", "versions", "starts", "command", "step", "time")  # of recipe.json
+_NOT_SETTINGS = ("settings", "set", "versions", "starts", "command", "step", "time")  # of recipe.json
 _ABSENT = "–"
 
 

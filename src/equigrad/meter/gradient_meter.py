@@ -96,6 +96,8 @@ class GradientMeter(nn.Module):
         """
         if not (self.training and torch.is_grad_enabled()) or is_recomputing():
             return
+        if torch.compiler.is_compiling():
+            raise RuntimeError("a meter cannot be compiled: compile the model, and call watch outside of it")
         if not isinstance(logits, Tensor) or not isinstance(labels, Tensor):
             kinds = f"{type(logits).__name__} and {type(labels).__name__}"
             raise ValueError(f"logits and labels must be tensors, got {kinds}")

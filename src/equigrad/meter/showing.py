@@ -14,6 +14,7 @@ from equigrad.meter.table import STARVING, CategoryRow, State
 
 _MAX_LINES = 40
 _COLOURS = {"positive": "#0072b2", "negative": "#d55e00", "ratio": "#6b7280", "recognition": "#009e73"}
+_LIMIT = "#6b7280"
 
 
 class Writer(Protocol):
@@ -78,11 +79,15 @@ def plot(rows: Sequence[CategoryRow], file: str | Path) -> None:
         values = [getattr(row, name) for row in ordered]
         shown = [float("nan") if value is None else value for value in values]
         panels[panel].plot(range(1, len(rows) + 1), shown, ".", color=_COLOURS[name], label=name)
-    panels["gradient"].set(title="Gradient received", yscale="symlog")
+    panels["gradient"].set(title="Gradient received", ylabel="sum, logarithmic")
+    if any(row.positive > 0 or row.negative > 0 for row in rows):
+        panels["gradient"].set_yscale("log")
     panels["gradient"].legend(frameon=False)
-    panels["ratio"].set(title="Positive over negative", ylim=(0, None))
-    panels["wins"].set(title="Own training samples won", ylim=(-0.03, 1.03), xlabel="categories, most seen first")
-    panels["wins"].axhline(STARVING, color="#6b7280", linestyle=":")
+    panels["ratio"].set(title="Gradient ratio", ylabel="positive / negative", ylim=(0, None))
+    panels["ratio"].axhline(1, color=_LIMIT, linestyle=":")
+    panels["wins"].set(title="Own training samples won; below the dotted line a category starves", ylabel="share won")
+    panels["wins"].set(ylim=(-0.03, 1.03), xlabel=f"{len(rows):,} categories, most seen first")
+    panels["wins"].axhline(STARVING, color=_LIMIT, linestyle=":")
     content = io.BytesIO()
     figure.savefig(content, format="png")
     write_atomically(Path(file), content.getvalue())

@@ -48,6 +48,8 @@ def diagnose(subject: Path, named: NamedFiles, task: TaskName | None = None) -> 
     check_exists(subject, "data, run or checkpoint")
     if subject.is_dir() and (subject / RECIPE).is_file():
         return _run(subject)
+    if subject.is_dir() and (runs := sorted(subject.glob(f"*/{RECIPE}")) + sorted(subject.glob(f"*/*/{RECIPE}"))):
+        raise ValueError(f"{subject}: holds runs and no data; name one of them, such as {runs[0].parent}")
     if subject.is_file() and subject.suffix in _WEIGHT_FILES:
         return _checkpoint(subject)
     if subject.suffix == ".json" and task in (None, "detection", "instance_segmentation"):

@@ -7,7 +7,7 @@ from equigrad.analysis.report.seeds import seed_table
 
 
 def run(folder, loss, seed, value):
-    content = recipe(loss) | {"seed": seed}
+    content = recipe(loss) | {"seed": seed, "set": [f"training.seed={seed}"]}
     content["settings"] = content["settings"] | {"training": {"seed": seed}}
     return RunHistory.load(write_run(folder, recipe=content, evaluation=evaluation([0.5] * 6, {"AP": value})))
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from equigrad.analysis.doctor.finding import Finding, worst_first
-from equigrad.analysis.doctor.outlook import answer, outlook
+from equigrad.analysis.doctor.outlook import forecast, outlook
 from equigrad.analysis.doctor.tail import Tail
 
 _NUM_SHOWN = 7
@@ -36,7 +36,7 @@ class Diagnosis:
 
     @property
     def advice(self) -> list[str]:
-        """Whether an equalization loss is worth a try, and which; empty if the tail or the task is unknown."""
+        """What an equalization loss is expected to gain, and which; empty if the tail or the task is unknown."""
         if self.tail is None or self.task is None or self.tail.num_seen < 2:
             return []
         return outlook(self.tail, self.task, self.data)
@@ -70,7 +70,9 @@ class Diagnosis:
                 "tested_few_shot_share": tail.tested_few,
             }
         )
-        gain = None if tail is None or not self.advice else answer(tail.imbalance, tail.tested_few)
+        gain = None
+        if tail is not None and self.advice and self.task != "multi_label":
+            gain = forecast(tail.imbalance, tail.tested_few)._asdict()
         return {
             "subject": self.subject,
             "kind": self.kind,

@@ -64,7 +64,7 @@ const dotPath = (points) => points.filter(([, y]) => known(y)).map(([x, y]) => `
 // Draw a chart into an element.
 //   x, y     {low, high, label, logarithmic, ticks, show}: show makes the text of a tick
 //   series   [{run, points: [[x, y], …], line: [[x, y], …], dots: size or 0, describe: (index) => text}]
-//   marks    [{x, name, at}]: lines between groups, and where to write their names
+//   marks    [{x, name, from, to}]: lines between groups, and between what to write their names, if there is room
 //   balance  [[x1, y1], [x2, y2]]: a dotted line to compare with
 function drawChart(host, { x, y, series, marks = [], balance, height = 320 }) {
   const width = Math.max(host.clientWidth, 240);
@@ -101,9 +101,11 @@ function drawAxes(svg, { x, y, toX, toY, width, height }) {
 }
 
 function drawMarks(svg, marks, toX, height) {
-  for (const { x, name, at } of marks) {
+  for (const { x, name, from, to } of marks) {
     if (known(x)) svg.append(shape("line", { x1: toX(x), x2: toX(x), y1: MARGIN.top, y2: height - MARGIN.bottom, class: "mark" }));
-    svg.append(shape("text", { x: toX(at), y: height - MARGIN.bottom - 8, "text-anchor": "middle", class: "group" }, name));
+    if (toX(to) - toX(from) < 7 * name.length) continue;
+    const middle = (toX(from + 0.5) + toX(to + 0.5)) / 2;
+    svg.append(shape("text", { x: middle, y: height - MARGIN.bottom - 8, "text-anchor": "middle", class: "group" }, name));
   }
 }
 

@@ -42,7 +42,8 @@ def _group_table(comparison: Comparison, predictions: Predictions, group: int) -
         if found is not None
     ]
     header = ["run", "recognised", *(f"taken by {name}" for name in names)]
-    return table(f"Where the test samples of {names[group]} go, in %, mean of its categories", header, rows)
+    caption = f"Where the test samples of {names[group]} go, in %, mean of its categories"
+    return table(caption, header, rows, "results")
 
 
 def _taker_table(comparison: Comparison, predictions: Predictions) -> Html:
@@ -78,5 +79,7 @@ def _takers(comparison: Comparison, found: RunPredictions, category: int) -> Htm
         return Html(ABSENT)
     takers = found.takers(category, _NUM_TAKERS)
     lines = [element("strong", f"{right:,} of {total:,} recognised")]
-    lines += [join([users_name(comparison.categories.names[said]), f" {count:,}"]) for said, count in takers]
+    lines += [
+        join([f"{count:,}\u00a0×\u00a0", users_name(comparison.categories.names[said])]) for said, count in takers
+    ]
     return join(element("div", line) for line in lines)

@@ -32,7 +32,7 @@ function groupMarks() {
   const starts = data.groups.map((group, index) => [group, index]).filter(([group, index]) => group !== data.groups[index - 1]);
   if (starts.length > data.groupNames.length) return [];
   const ends = [...starts.slice(1).map(([, index]) => index), data.names.length];
-  return starts.map(([group, index], number) => ({ x: index ? index + 0.5 : null, at: (index + ends[number] + 1) / 2, name: data.groupNames[group] }));
+  return starts.map(([group, index], number) => ({ x: index ? index + 0.5 : null, from: index, to: ends[number], name: data.groupNames[group] }));
 }
 
 function describeCategory(index, run, text) {
@@ -86,6 +86,8 @@ function startCategories(quantity) {
   }
 
   const host = byId(`${quantity}-plot`);
+  const caption = host.nextElementSibling;
+  if (!withDots) caption.textContent = caption.textContent.replace("Dots: one category each,", "Categories are");
   addFigure(host, draw);
   startSlider(quantity, slider, () => draw(host));
   if (quantity === "ratio") {
@@ -137,7 +139,8 @@ function addPanels(id, titles, specification) {
 const span = (series, axis) => series.flatMap(({ points }) => points.map((point) => point[axis])).filter(known);
 
 function stepAxis(series) {
-  return { low: 0, high: Math.max(1, ...span(series, 0)), label: "step" };
+  const high = Math.max(1, ...span(series, 0));
+  return { low: 0, high, label: "step", ticks: high < 6 ? Array.from({ length: high + 1 }, (_, step) => step) : undefined };
 }
 
 function curves(field, number, text) {

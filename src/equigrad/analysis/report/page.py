@@ -15,6 +15,7 @@ from equigrad.analysis.report.predictions import RunPredictions, read_test_predi
 from equigrad.analysis.report.script_data import script_data_of
 from equigrad.analysis.report.seeds import seed_table
 from equigrad.analysis.rounding import percent
+from equigrad.run_files import unfinished_note
 
 _MAX_CHECKS = 12
 _SCRIPTS = ("charts.js", "table.js", "page.js")
@@ -151,7 +152,7 @@ def _notes(comparison: Comparison) -> list[str]:
         if lost := run.history.lost_lines:  # reads the log
             notes.append(f"{lost}.")
         if run.history.evaluation is None:
-            notes.append(f"{run.name} has not been evaluated.")
+            notes.append(unfinished_note(run.history.folder) or f"{run.name} has not been evaluated.")
     if comparison.categories.counts is None:
         notes.append("Without an evaluation the counts are unknown: categories are sorted by positive gradient.")
     elif _counts_differ(comparison):

@@ -74,7 +74,7 @@ function columnsOf(data) {
     run.won && { label: "won", title: "own training samples won, %", values: last(run.won), show: String, dress: bar(100 * data.starving, 100) },
     run.ratio && { label: "ratio", title: "gradient ratio at the end", values: last(run.ratio), show: ratio, dress: bar(data.starvingRatio, 1) },
     run.metric && { label: data.metric, title: `${data.metric}, %`, values: run.metric, show: oneDigit },
-    run.change && { label: "±", title: `${data.metric} against ${data.runs[0].name}`, values: run.change, show: signed, dress: colour },
+    run.change && { label: "Δ", title: `${data.metric} against ${data.runs[0].name}`, values: run.change, show: signed, dress: colour },
   ].filter(Boolean).map((column, number) => ({ ...column, runIndex, starts: number === 0 }));
   return [
     { label: "category", values: data.names, show: String, text: true },

@@ -81,6 +81,7 @@ class LiveProgress(PlainProgress):
     def say(self, text: str) -> None:
         """One line above the bar."""
         self._live.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        self._live.refresh()  # the soft wrap of the line has cut the numbers below the bar
 
     def close(self) -> None:
         """Leave the bar as it is."""
