@@ -19,10 +19,8 @@ Kernels = Literal["triton", "torch", "blocks"]
 
 VARIABLE = "EQUIGRAD_KERNELS"
 
-
-def is_transformed() -> bool:
-    """Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
-    return torch._C._are_functorch_transforms_active()
+is_transformed = torch._C._are_functorch_transforms_active
+"""Whether a transform of `torch.func` calls; it refuses `requires_grad_`, and to change captured state by `+=`."""
 
 
 def kernels_for(device: torch.device) -> Kernels:
