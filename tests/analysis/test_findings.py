@@ -88,7 +88,8 @@ def test_the_page_shows_the_differences_that_the_demo_prints(tmp_path):
     contents = [{"evaluation": evaluation([0.5] * 6, result)} for result in results.values()]
     shown = words(findings.result_tables(both(tmp_path, first=contents[0], second=contents[1])))
     printed = result_table({**results, "tiny:bce": results["tiny:ce"], "tiny:sigmoid_eql": results["tiny:ce"]})
-    changes = printed.splitlines()[3].split()
+    base, *changes = printed.splitlines()[3].removeprefix("   against ").split()
+    assert base == "tiny:ce"
     assert changes == ["+17.6", "−0.1", "+3.6", "+40.9"]
     assert shown.split("eql ")[1].split()[1::2] == changes
 

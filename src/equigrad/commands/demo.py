@@ -59,5 +59,5 @@ def result_table(results: Mapping[str, Mapping[str, float]]) -> str:
         for recipe in (plain, equalized):
             lines.append(f"{recipe:20}" + "".join(f"{percent(results[recipe][metric]):>9}" for metric in METRICS))
         changes = (points(results[equalized][metric], results[plain][metric]) for metric in METRICS)
-        lines.append(f"{'':20}" + "".join(f"{change or ABSENT:>9}" for change in changes))
+        lines.append(f"{f'   against {plain}':20}" + "".join(f"{change or ABSENT:>9}" for change in changes))
     return "\n".join(lines)
