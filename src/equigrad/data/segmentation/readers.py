@@ -101,7 +101,10 @@ def _paired(
     ):
         if unpaired:
             more = f", nor for {len(unpaired) - 1:,} more" if len(unpaired) > 1 else ""
-            raise ValueError(f"{store.name(found[unpaired[0]])}: there is no {kind} with this name{more}")
+            raise ValueError(
+                f"{store.name(found[unpaired[0]])}: there is no {kind} with this name{more}; an image and its "
+                "label map have one name, apart from the suffix"
+            )
     names = tuple(sorted(pictures))
     paths, label_paths = tuple(pictures[name] for name in names), tuple(maps[name] for name in names)
     return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(images))
