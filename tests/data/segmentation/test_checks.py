@@ -1,5 +1,6 @@
 import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 
