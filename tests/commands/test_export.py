@@ -161,7 +161,7 @@ def test_a_file_that_differs_from_the_run_is_not_written(run, tmp_path, monkeypa
 
 WRONG = {
     "no folder for the file": (["--output", "missing/model.pt"], "missing: no such folder for the exported file"),
-    "no images": (["--images", "empty"], "empty: expected images to compare on, found none"),
+    "no images": (["--images", "empty"], "empty: expected images in the folder, found none"),
     "a size for a classifier": (["--image-size", "32", "32"], "--image-size is for segmenters"),
     "a size of nothing": (["--image-size", "0", "32"], "--image-size must be two numbers above 0, got 0 32"),
 }

@@ -98,6 +98,8 @@ FAILURES = [
         "`equigrad data convert yolo yolo objects.json` makes the COCO file to train on",
     ),
     ("train own_data:classification --set data.train=yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
+    ("data check splits", "name splits/train to train on and splits/test to test on"),
+    ("train own_data:classification --set data.train=splits --set data.test=none", "name splits/train to train on"),
     ("doctor yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
     ("compare yolo/data.yaml", "`equigrad data convert yolo yolo objects.json`"),
     ("data check yolo/data.yaml", "`equigrad data check yolo`"),
@@ -143,7 +145,7 @@ FAILURES = [
     ("data check photos --labels photos", "--labels needs --names FILE"),
     ("data long-tail photos --output file.txt", "file.txt exists; --force replaces it"),
     ("data stats gone.json", "gone.json: no such annotation file"),
-    ("data convert yolo empty out.json", "data.yaml, classes.txt or obj.names, or --names FILE"),
+    ("data convert yolo empty out.json", "name the folder that has the folders images and labels"),
     ("demo --epochs 0", "a training has a positive length"),
     ("demo --folder file.txt", "file.txt"),
 ]
@@ -158,6 +160,7 @@ def folder(run, tmp_path_factory):
     shutil.copytree(run, folder / "RUN")
     write_images(folder / "photos", {"cat": 2, "dog": 2}, size=16)
     write_images(folder / "nested" / "photos", {"cat": 2, "dog": 2}, size=16)
+    write_images(folder / "splits", {"train/cat": 2, "train/dog": 2, "test/cat": 1}, size=16)
     write_images(folder / "yolo" / "images", {"train": 1}, size=16)
     (folder / "yolo" / "labels" / "train").mkdir(parents=True)
     (folder / "yolo" / "labels" / "train" / "0.txt").write_text("0 0.5 0.5 0.5 0.5")

@@ -43,7 +43,8 @@ def test_too_many_names_are_refused(tmp_path):
 def test_other_bytes_than_utf8_are_refused(tmp_path):
     file = tmp_path / "names.txt"
     file.write_bytes(b"caf\xe9\n")
-    assert refusal(name_lines, file) == f"{file}: expected text in UTF-8, got other bytes (invalid continuation byte)"
+    said = "expected text in UTF-8, got other bytes (invalid continuation byte); save it as UTF-8"
+    assert refusal(name_lines, file) == f"{file}: {said}"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):

@@ -17,7 +17,9 @@ def text_lines(file: Path) -> Iterator[str]:
                     raise ValueError(f"{file}: expected lines of up to {MAX_LINE:,} characters, got a longer one")
                 yield line
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: expected text in UTF-8, got other bytes ({error.reason})") from None
+        raise ValueError(
+            f"{file}: expected text in UTF-8, got other bytes ({error.reason}); save it as UTF-8"
+        ) from None
 
 
 def name_lines(file: Path) -> list[str]:
@@ -31,13 +33,19 @@ def name_lines(file: Path) -> list[str]:
 
 def csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file that are not empty, with the number of their last line; ValueError names the line."""
-    reader = csv.reader(text_lines(file))
+    reader = csv.reader(text_lines(file), delimiter=delimiter_of(file))
     try:
         for row in reader:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
         raise ValueError(f"{file}, line {reader.line_num}: not CSV ({error})") from None
+
+
+def delimiter_of(file: Path) -> str:
+    """What is between the columns of a CSV file: a comma or, as spreadsheets of many countries write, `;` or a tab."""
+    header = next(text_lines(file), "")
+    return max((",", ";", "\t"), key=header.count)
 
 
 def csv_table(file: Path) -> list[dict[str, str]]:

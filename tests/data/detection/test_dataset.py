@@ -87,6 +87,16 @@ def test_the_root_may_be_the_folder_of_the_split_itself(tmp_path):
     assert inside.sample_name(1).endswith("train2017/000000000002.jpg")
 
 
+@pytest.mark.parametrize("start", ["images/", "/home/me/images/"])
+def test_file_names_may_start_in_a_folder_above_that_of_the_images(tmp_path, start):
+    names = ["a/1.png", "a/2.png", "3.png"]
+    for name in names[1:]:  # the first is missing, which does not matter yet
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (12, 8)).save(tmp_path / name)
+    content = coco([image(number, file_name=f"{start}{name}") for number, name in enumerate(names, start=1)], [])
+    assert DetectionDataset(read_coco(write_json(tmp_path / "a.json", content)), tmp_path).paths == tuple(names)
+
+
 def test_file_names_that_repeat_are_not_looked_for_without_their_folder(tmp_path):
     content = coco([image(1, file_name="a/1.png"), image(2, file_name="b/1.png")], [])
     write_pictures(tmp_path, {"images": [image(1)]})  # 1.png at the root: of which of them?

@@ -20,6 +20,17 @@ def test_image_files_are_listed_and_others_are_not(store):
     assert image_paths(store) == ["photos/cat/0.png", "photos/cat/1.png", "photos/dog/0.png"]
 
 
+def test_hidden_files_and_those_of_operating_systems_are_no_images(tmp_path):
+    write_images(tmp_path / "cat", {".": 1, ".thumbnails": 1, ".ipynb_checkpoints/deeper": 1, "@eaDir": 1})
+    write_images(tmp_path, {"__MACOSX/cat": 1, ".hidden": 1})
+    (tmp_path / "cat" / "._0.png").write_bytes(b"\0\5\x16\7")  # macOS puts one beside each file on foreign drives
+    (tmp_path / "cat" / "folder.png").mkdir()
+    assert image_files(tmp_path) == [tmp_path / "cat" / "0.png"]
+    for store in (open_store(tmp_path), open_store(zip_folder(tmp_path, tmp_path / "a.zip"))):
+        assert image_paths(store) == ["cat/0.png"]
+        assert empty_folders(store) == []
+
+
 def test_a_file_is_itself_whatever_it_is_called(tmp_path):
     write_images(tmp_path, {"cat": 1})
     assert image_files(tmp_path / "cat") == [tmp_path / "cat" / "0.png"]

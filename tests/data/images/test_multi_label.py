@@ -33,6 +33,22 @@ def test_a_folder_has_its_own_file_and_a_file_may_have_a_column_for_each_categor
     assert images.labels.tolist() == [[1, 1], [0, 0], [1, 0]]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffimage;categories\r\na/0.png;cat,dog\r\na/1.png;\r\na/2.png;dog\r\n",
+        "filename\tlabels\na/0.png\tcat|dog\na/1.png\t\na/2.png\tdog\n",
+        ",path,cat,dog\n0,a/0.png,1.0,True\n1,a/1.png,0.0,False\n2,a/2.png,0.0,true\n",
+    ],
+)
+def test_files_of_spreadsheets_and_pandas_are_read(folder, text):
+    (folder / FILE).write_text(text, encoding="utf-8", newline="")
+    images = read_multi_label(folder)
+    assert images.class_names == ("cat", "dog")
+    assert images.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
+    assert images.paths == ("a/0.png", "a/1.png", "a/2.png")
+
+
 def test_the_objects_of_an_annotation_file_give_the_categories_without_crowds(tmp_path):
     write_pictures(tmp_path / "images", coco())
     images = read_multi_label(write_json(tmp_path / "a.json", coco()), tmp_path / "images")

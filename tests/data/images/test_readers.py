@@ -22,6 +22,21 @@ def images(tmp_path):
     return read_image_list(write_list(tmp_path / "train.txt", paths), tmp_path / "images")
 
 
+def test_a_csv_file_may_give_one_category_each_by_name(tmp_path):
+    (tmp_path / "a.csv").write_text("image,label\na.png,dog\nb.png,cat\n")
+    images = read_images(tmp_path / "a.csv")
+    assert (images.class_names, images.labels.tolist()) == (("cat", "dog"), [1, 0])
+    (tmp_path / "a.csv").write_text("image,label\na.png,dog\nb.png,cat;dog\n")
+    with pytest.raises(ValueError, match=r"b.png: expected one category, got cat, dog; own_data:multi_label trains"):
+        read_images(tmp_path / "a.csv")
+
+
+def test_folders_of_splits_are_no_categories(tmp_path):
+    write_images(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cat": 1})
+    with pytest.raises(ValueError, match=r"not categories: name .*/train to train on and .*/test to test on"):
+        read_images(tmp_path)
+
+
 def test_a_list_gives_paths_labels_and_counts(images):
     assert len(images) == 5
     assert images.paths[2] == "big cat/2.png"  # paths may have spaces

@@ -1,5 +1,6 @@
 import shutil
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -32,8 +33,16 @@ def test_good_data_has_no_findings(folder, tmp_path):
     assert check_segmentation(read(folder), read(test), decode=True) == []
 
 
+def test_an_object_with_the_ignored_value_is_not_lost_in_silence(folder):
+    for file in (folder / "labels").iterdir():
+        Image.fromarray(np.where(np.eye(2), 255, 0).astype(np.uint8)).save(file)
+    finding = next(each for each in check_label_maps(read(folder)) if "single category" in each.kind)
+    assert finding.severity == "error"
+    assert "50.0% of the pixels have the value 255, which is ignored" in str(finding)
+
+
 def test_wrong_values_colours_and_damage_are_counted(folder):
-    Image.new("RGB", (2, 2)).save(folder / "labels/a.png")
+    Image.new("RGB", (2, 2), (128, 64, 128)).save(folder / "labels/a.png")
     (folder / "labels/b.png").write_bytes(b"no image")
     finding = check_label_maps(read(folder))[0]
     assert (finding.severity, finding.count, "cannot be used" in finding.kind) == ("error", 2, True)

@@ -42,6 +42,19 @@ def test_a_value_without_category_is_named_with_file_and_count():
         values.to_categories(np.array([[0, 9], [9, 255]], dtype=np.uint8), "map.png")
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
+def test_an_index_that_is_stored_in_several_channels_is_read(tmp_path, mode):
+    index = Image.fromarray(np.array([[0, 1], [2, 255]], np.uint8))
+    assert read_values(*saved(tmp_path, index.convert(mode))).tolist() == [[0, 1], [2, 255]]
+
+
+def test_colours_and_jpeg_are_answered_with_what_to_write(tmp_path):
+    with pytest.raises(ValueError, match="got RGB colours; write the number of the category instead of its colour"):
+        read_values(*saved(tmp_path, Image.new("RGB", (2, 2), (128, 64, 128))))
+    with pytest.raises(ValueError, match="JPEG changes values, so that label maps must be PNG"):
+        LabelValues((0, 1), ()).to_categories(np.array([[5]], np.uint8), "a.JPG")
+
+
 @pytest.mark.parametrize(
     ("values", "problem"), [((1, 1), "two categories"), ((1, 255), "ignored"), ((-1,), "0..65535")]
 )
@@ -67,10 +80,10 @@ def test_a_map_of_two_colours_has_the_values_0_and_1(tmp_path):
     assert read_values(*saved(tmp_path, image)).tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 def test_colours_instead_of_indices_are_refused(tmp_path, mode):
     with pytest.raises(ValueError, match=rf"map.png: expected one channel .*, got {mode} colours"):
-        read_values(*saved(tmp_path, Image.new(mode, (2, 2))))
+        read_values(*saved(tmp_path, Image.new(mode, (2, 2), "purple")))
 
 
 def test_a_missing_map_is_named(tmp_path):

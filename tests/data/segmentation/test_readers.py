@@ -90,7 +90,7 @@ def test_an_image_without_label_map_is_named(tmp_path):
 def test_a_label_map_without_image_is_named(tmp_path):
     folder = write_set(tmp_path, MAPS)
     (folder / "images/a.png").unlink()
-    with pytest.raises(ValueError, match=r"labels/a.png: there is no image with this name$"):
+    with pytest.raises(ValueError, match=r"labels/a.png: there is no image with this name; an image and its label"):
         read(folder)
 
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from equigrad.cli import main
-from equigrad.engine import Schedule
+from equigrad.engine import EngineError, Schedule
 from equigrad.engine.checkpoint import load_weights
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.tasks.classification.data import GlyphImages
 from equigrad.tasks.classification.run import build_model, evaluate, evaluate_model
+from images_on_disk import write_images
 from quick_processes import run_as_torchrun
 from running import load, train
 
@@ -138,3 +139,17 @@ def test_only_what_follows_cached_features_is_trained(tmp_path):
 def test_cached_features_need_a_backbone_that_is_frozen_and_has_weights(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
         train(cached(tmp_path / "features", *settings), tmp_path / "run")
+
+
+def test_a_damaged_image_stops_a_run_on_cached_features_or_is_left_out(tmp_path, capsys):
+    write_images(tmp_path / "photos", {"cat": 4, "dog": 4}, size=16)
+    (tmp_path / "photos" / "cat" / "1.png").write_bytes(b"no image")
+    write_images(tmp_path / "test", {"cat": 1, "dog": 1}, size=16, seed=1)
+    settings = [f"data.train={tmp_path}/photos", f"data.test={tmp_path}/test", f"feature_cache={tmp_path}/features"]
+    settings += ["image_size=16", "training.schedule.length.min_epochs=1", "training.schedule.length.min_steps=1"]
+    with pytest.raises(EngineError, match=r"cat/1.png: cannot read the image .*; --set training.on_error=skip leaves"):
+        train(load("own_data:classification", settings), tmp_path / "stops")
+    train(load("own_data:classification", [*settings, "training.on_error=skip"]), tmp_path / "skips")
+    printed = capsys.readouterr().out
+    assert "cat/1.png: cannot read the image" in printed
+    assert "data: 7 images, 2 categories" in printed

@@ -5,13 +5,14 @@ for finding in check_detection("train.json", "images"):
 """
 
 import os
+from contextlib import suppress
 
 import numpy as np
 
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_annotation_checks import check_annotations
-from equigrad.data.detection.formats.coco_paths import existing_paths, nearby, without_folders
+from equigrad.data.detection.formats.coco_paths import existing_paths, nearby
 from equigrad.data.detection.formats.coco_record_checks import CategoryFacts, ImageFacts, check_categories, check_images
 from equigrad.data.detection.formats.coco_text import open_coco
 from equigrad.data.findings import Finding
@@ -61,10 +62,8 @@ def _check_use(found: FindingCollector, images: dict[int, ImageFacts], categorie
 def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
     facts = [image for image in images.values() if image.path is not None]
     paths = [str(image.path) for image in facts]
-    if not any(store.size(path) is not None for path in paths):
-        # The store may be the folder of a single split.
-        names = without_folders(paths)
-        paths = list(names) if names and any(store.size(name) is not None for name in names) else paths
+    with suppress(FileNotFoundError):  # all are missing, which is a finding
+        paths = list(existing_paths(store, paths))
     missing = [path for path in paths if store.size(path) is None]
     if missing:
         found.add("missing image files", f"{store.name(missing[0])}{nearby(store, missing)}", len(missing))

@@ -4,7 +4,7 @@ import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.lists import SUFFIXES, is_hidden, is_image_path
 from equigrad.data.images.stores import FolderStore, ImageStore, ZipStore
 
 _DEPTH = 2  # of the folders in which missing images are looked for
@@ -15,7 +15,8 @@ def image_files(given: Path) -> list[Path]:
     """The file itself, or the images below a folder, sorted; ValueError if it has none."""
     if not given.is_dir():
         return [given]
-    found = sorted(path for path in given.rglob("*") if path.name.lower().endswith(SUFFIXES) and path.is_file())
+    files = (path for path in given.rglob("*") if path.is_file())
+    found = sorted(path for path in files if is_image_path(path.relative_to(given).as_posix()))
     if not found:
         raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
     return found
@@ -26,18 +27,18 @@ def image_paths(store: ImageStore) -> list[str]:
     if isinstance(store, ZipStore):
         files: Iterable[str] = store.paths()
     elif isinstance(store, FolderStore):
-        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*"))
+        files = (path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file())
     else:
         raise ValueError(f"{store.root}: expected a folder or a .zip file with one folder of images for each category")
-    return sorted(file for file in files if file.lower().endswith(SUFFIXES))
+    return sorted(file for file in files if is_image_path(file))
 
 
 def empty_folders(store: ImageStore) -> list[str]:
     """The folders at the top of a store that have no image in them, sorted."""
     if isinstance(store, ZipStore):
-        folders = {path.partition("/")[0] for path in store.folders()}
+        folders = {path.partition("/")[0] for path in store.folders() if not is_hidden(path)}
     elif isinstance(store, FolderStore):
-        folders = {path.name for path in store.root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+        folders = {path.name for path in store.root.iterdir() if path.is_dir() and not is_hidden(path.name)}
     else:
         return []
     return sorted(folders - {path.partition("/")[0] for path in image_paths(store)})

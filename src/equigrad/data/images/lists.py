@@ -15,6 +15,17 @@ from equigrad.data.images.stores import ImageStore
 from equigrad.files import write_atomically
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+_SYSTEM_FOLDERS = ("__MACOSX", "@eaDir")  # of macOS in archives, and of Synology's drives
+
+
+def is_image_path(path: str) -> bool:
+    """Whether a path below a folder of images is that of an image, by its name."""
+    return path.lower().endswith(SUFFIXES) and not is_hidden(path)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file or folder is hidden, or made by an operating system: it then has no images of the user."""
+    return any(part.startswith(".") or part in _SYSTEM_FOLDERS for part in path.split("/"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ b.jpg,                          b.jpg,0,0,0
 """
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,12 +22,14 @@ from equigrad.data.frequency import Counts
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import open_store
-from equigrad.data.text_files import MAX_CATEGORIES, csv_rows
+from equigrad.data.text_files import MAX_CATEGORIES, csv_rows, delimiter_of
 
 FILE = "labels.csv"
 """What the CSV file in a folder of images is called."""
 
-_SEPARATOR = ";"
+_IMAGE = ("image", "filename", "file_name", "file", "path", "image_path")  # headings of the column of images
+_LISTED = ("categories", "labels", "tags", "classes", "category", "label", "class")  # and of that of categories
+_ONES, _ZEROS = ("1", "1.0", "true"), ("0", "0.0", "false")
 _MAX_ENTRIES = 1 << 31  # of the matrix
 
 
@@ -69,8 +72,8 @@ def read_multi_label(
     """Read images with their categories.
 
     Args:
-        source: a CSV file with the columns `image` and `categories` (names with `;` between them), or `image` and a
-            column of 0 and 1 for each category; a folder with such a file, `labels.csv`; or a COCO or LVIS file
+        source: a CSV file with the columns `image` and `categories` (names with `;` or `|` between them), or `image`
+            and a column of 0 and 1 for each category; a folder with such a file, `labels.csv`; or a COCO or LVIS file
             (.json), in which an image has the categories of its objects.
         root: folder or `.zip` that the paths start from; None is the folder of the file.
         class_names: the categories of the training set, when a test set is read; None takes those of the file, sorted,
@@ -106,35 +109,43 @@ def _parse(file: Path) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
     _, header = next(rows, (0, []))
     columns = [name.strip() for name in header]
     lowered = [name.lower() for name in columns]
-    if "image" not in lowered or len(columns) < 2:
+    image = next((lowered.index(name) for name in _IMAGE if name in lowered), None)
+    if image is None or len(columns) < 2:
         raise ValueError(
             f"{file}: expected the columns image and categories, or image and one for each category, "
             f"got {', '.join(columns)!r:.100}"
         )
-    image, names = lowered.index("image"), [restored(name) for name in columns]
-    listed = lowered.index("categories") if "categories" in lowered else None
+    names = [restored(name) for name in columns]
+    listed = next((lowered.index(name) for name in _LISTED if name in lowered), None)
+    separator = re.compile("[;|]" if delimiter_of(file) == "," else "[,;|]")
     paths, categories = [], []
     for number, row in rows:
         cells = [cell.strip() for cell in (*row, *[""] * (len(columns) - len(row)))]
         name = f"{file}, line {number}"
         paths.append(inside(cells[image], name))
         if listed is not None:
-            categories.append([restored(part.strip()) for part in cells[listed].split(_SEPARATOR) if part.strip()])
+            categories.append([restored(part.strip()) for part in separator.split(cells[listed]) if part.strip()])
         else:
-            pairs = [(names[column], cell) for column, cell in enumerate(cells[: len(columns)]) if column != image]
+            pairs = [
+                (names[column], cells[column]) for column in range(len(columns)) if column != image and names[column]
+            ]
             categories.append(_shown(pairs, name))
     if not paths:
         raise ValueError(f"{file}: expected a line for each image below the header, found none")
-    return tuple(paths), categories, [] if listed is not None else [each for each in names if each != names[image]]
+    return (
+        tuple(paths),
+        categories,
+        [] if listed is not None else [each for each in names if each not in ("", names[image])],
+    )
 
 
 def _shown(cells: Iterable[tuple[str, str]], line: str) -> list[str]:
     """The categories whose cells are 1."""
     shown = []
     for category, cell in cells:
-        if cell not in ("0", "1"):
+        if cell.lower() not in (*_ONES, *_ZEROS):
             raise ValueError(f"{line}: {category}: expected 0 or 1, got {cell!r:.40}")
-        if cell == "1":
+        if cell.lower() in _ONES:
             shown.append(category)
     return shown
 
@@ -147,6 +158,9 @@ def _matrix(file: Path, categories: Sequence[Sequence[str]], names: Sequence[str
     for row, found in zip(labels, categories, strict=True):
         unknown = next((name for name in found if name not in label_of), None)
         if unknown is not None:
-            raise ValueError(f"{file}: {unknown!r:.60} is not one of the {len(names)} categories of the training set")
+            raise ValueError(
+                f"{file}: {unknown!r:.60} is not one of the {len(names)} categories of the training set; "
+                "correct the name, or add training images of it"
+            )
         row[[label_of[name] for name in found]] = 1
     return labels  # type: ignore[return-value]

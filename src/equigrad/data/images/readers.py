@@ -18,10 +18,12 @@ from equigrad.csv_cells import restored
 from equigrad.data.frequency import Counts
 from equigrad.data.images.folders import image_paths
 from equigrad.data.images.lists import ImageList
+from equigrad.data.images.multi_label import MultiLabelList, read_multi_label
 from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import ArrayStore, open_store, zip_parts
 from equigrad.data.text_files import MAX_CATEGORIES, csv_table, name_lines, text_lines
 
+_TEST_FOLDERS = ("test", "val", "valid", "validation")
 _CIFAR_PIXELS = 3 * 32 * 32
 _LABEL = re.compile(r"-?[0-9]{1,18}")  # what 64 bits hold
 
@@ -36,9 +38,9 @@ def read_images(
     """Read images with labels in any of the known forms.
 
     Args:
-        source: a list of lines `path label`; a folder, a `.zip` file or a folder in one (`photos.zip/train`), with one
-            folder of images for each category; a `.npz` file with `images` and `labels`; or the folder of CIFAR's
-            binary version.
+        source: a list of lines `path label`; a CSV file with the columns `image` and `label`; a folder, a `.zip` file
+            or a folder in one (`photos.zip/train`), with one folder of images for each category; a `.npz` file with
+            `images` and `labels`; or the folder of CIFAR's binary version.
         root: what the paths of a list are relative to; None is the folder of the list.
         split: which part of CIFAR to read.
         class_names: the categories of the training set, when a test set is read.
@@ -57,13 +59,22 @@ def read_images(
             "own_data:detection trains on those, own_data:multi_label on their categories alone"
         )
     if source.suffix.lower() == ".csv":
-        raise ValueError(
-            f"{source}: expected lines `path label` or folders of images, got a CSV file; if its images may have "
-            "several categories, own_data:multi_label reads it"
-        )
+        return _one_category_each(read_multi_label(source, root, class_names=class_names))
     if source.suffix == ".npz":
         return read_arrays(source, class_names=class_names)
     return read_image_list(source, root or source.parent, class_names=class_names)
+
+
+def _one_category_each(images: MultiLabelList) -> ImageList:
+    """A CSV file as images with one label each; ValueError if one has none, or several."""
+    wrong = np.flatnonzero(images.labels.sum(1) != 1)
+    if len(wrong):
+        names = [images.class_names[label] for label in np.flatnonzero(images.labels[wrong[0]])]
+        raise ValueError(
+            f"{images.source}: {images.paths[wrong[0]]}: expected one category, got {', '.join(names) or 'none'}; "
+            "own_data:multi_label trains on images with any number of them"
+        )
+    return ImageList(images.store, images.paths, images.labels.argmax(1), images.class_names, images.source)
 
 
 def read_image_list(
@@ -143,13 +154,24 @@ def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str
     if not paths:
         annotations = next(iter(sorted(Path(root).glob("*.json"))), None)
         hint = f"; {annotations} may have boxes: name that file, with --images {root}" if annotations else ""
+        if not hint and image_paths(store):
+            hint = "; name the folder above, if this one is a category"
         raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder{hint}")
     folders = [path.split("/", 1)[0] for path in paths]
+    if class_names is None and set(folders) >= {"train"} and set(folders) & set(_TEST_FOLDERS):
+        test = sorted(set(folders) & set(_TEST_FOLDERS))[0]
+        raise ValueError(
+            f"{root}: its folders are parts of a data set, not categories: name {root}/train to train on and "
+            f"{root}/{test} to test on"
+        )
     names = tuple(sorted(set(folders))) if class_names is None else tuple(class_names)
     label_of = {name: label for label, name in enumerate(names)}
     unknown = sorted(set(folders) - label_of.keys())
     if unknown:
-        raise ValueError(f"{root}: the folder {unknown[0]} is not one of the {len(names)} categories")
+        raise ValueError(
+            f"{root}: the folder {unknown[0]} is not one of the {len(names)} categories of the training set; remove "
+            "it, or add training images of it"
+        )
     return ImageList(store, tuple(paths), np.array([label_of[name] for name in folders]), names, str(root))
 
 

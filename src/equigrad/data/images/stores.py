@@ -91,7 +91,8 @@ def check_exists(path: Path, expected: str) -> None:
 
 def check_source(path: Path, setting: str) -> None:
     """The same, with the setting that names another."""
-    check_exists(path, f"file or folder; name yours with --set {setting}=…")
+    held_out = "; without a test set, --set data.test=none holds a part of the training set out"
+    check_exists(path, f"file or folder; name yours with --set {setting}=…{held_out if setting == 'data.test' else ''}")
 
 
 def _top_folders(store: "ZipStore") -> str:

@@ -38,6 +38,7 @@ def _faults(data: SegmentationData, readings: list[LabelReading], decode: bool) 
     cases: list[tuple[Severity, str, list[str]]] = [
         ("error", "label maps that cannot be used", [reading.fault for reading in readings if reading.fault]),
         ("error", "images that cannot be used, or of another size", _wrong_images(data, readings, decode)),
+        ("error", "pixels of a single category, where nothing can be told apart", _single_category(data, readings)),
         ("note", "images without any labelled pixel", unlabelled),
         ("note", "categories without pixels", _absent(data, readings)),
         ("note", "images listed more than once", [name for name, count in Counter(data.names).items() if count > 1]),
@@ -115,6 +116,21 @@ def _wrong_images(data: SegmentationData, readings: list[LabelReading], decode: 
 
 def _absent(data: SegmentationData, readings: list[LabelReading]) -> list[str]:
     return [f"{data.class_names[label]} (label {label})" for label in np.flatnonzero(_pixel_counts(readings) == 0)]
+
+
+def _single_category(data: SegmentationData, readings: list[LabelReading]) -> list[str]:
+    present = np.flatnonzero(_pixel_counts(readings))
+    if len(present) != 1 or any(reading.fault for reading in readings):
+        return []
+    pixels = np.sum([reading.pixels for reading in readings], axis=0)
+    case = data.class_names[present[0]]
+    if not pixels[-1]:
+        return [case]
+    values = ", ".join(map(str, data.values.ignored))
+    return [
+        f"{case}; {pixels[-1] / pixels.sum():.1%} of the pixels have the value {values}, which is ignored: if that is "
+        "a category, write its number instead"
+    ]
 
 
 def _pixel_counts(readings: list[LabelReading]) -> Counts:

@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from equigrad.data.images.decoding import opened_image
 from equigrad.data.images.stores import ImageStore
@@ -60,7 +62,9 @@ class LabelValues:
         unknown = categories == _UNKNOWN
         if unknown.any():
             value, pixels = int(values[unknown][0]), int(unknown.sum())
-            raise ValueError(f"{name}: {pixels:,} pixels have values like {value}; expected {self.expected()}")
+            raise ValueError(
+                f"{name}: {pixels:,} pixels have values like {value}; expected {self.expected()}; {_remedy(name)}"
+            )
         return categories
 
     def expected(self) -> str:
@@ -78,13 +82,16 @@ def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
     try:
         with opened_image(content) as image:
             mode, pixels = image.mode, image.width * image.height
-            values = np.asarray(image) if mode in _INDEX_MODES and pixels <= _MAX_PIXELS else None
+            values = _one_channel(image) if pixels <= _MAX_PIXELS else None
     except OSError as error:
         raise OSError(f"{name}: {error}") from None
     if pixels > _MAX_PIXELS:
         raise OSError(f"{name}: expected a label map of at most {_MAX_PIXELS:,} pixels, got {pixels:,}")
     if values is None:
-        raise ValueError(f"{name}: expected one channel with the category of each pixel, got {mode} colours")
+        raise ValueError(
+            f"{name}: expected one channel with the category of each pixel, got {mode} colours; write the number "
+            "of the category instead of its colour, as an index PNG"
+        )
     if (
         values.dtype not in (np.uint8, np.uint16)
         and values.size
@@ -92,6 +99,22 @@ def read_values(store: ImageStore, path: str) -> NDArray[np.unsignedinteger]:
     ):
         raise ValueError(f"{name}: values must be in 0..{_NUM_VALUES - 1}, got {values.min()}..{values.max()}")
     return values.astype(np.uint8 if values.dtype in (np.uint8, np.bool_) else np.uint16, copy=False)
+
+
+def _one_channel(image: Image.Image) -> NDArray[Any] | None:
+    """The values of an image; None if it has colours. Many tools store an index three times, as red, green and blue."""
+    values = np.asarray(image)
+    if image.mode in _INDEX_MODES:
+        return values
+    if image.mode in ("RGB", "RGBA") and bool((values[..., :3] == values[..., :1]).all()):
+        return values[..., 0]
+    return values[..., 0] if image.mode == "LA" else None
+
+
+def _remedy(name: str) -> str:
+    if name.lower().endswith((".jpg", ".jpeg")):
+        return "JPEG changes values, so that label maps must be PNG"
+    return "a .csv file with the columns id and name names any values"
 
 
 def check_sizes(image_name: str, image: tuple[int, int], label_name: str, labels: tuple[int, ...]) -> None:

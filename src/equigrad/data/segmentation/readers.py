@@ -11,7 +11,7 @@ from typing import Literal
 
 from equigrad.csv_cells import restored
 from equigrad.data.frequency import load_frequencies
-from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.lists import is_image_path
 from equigrad.data.images.stores import ArrayStore, FolderStore, ImageStore, ZipStore, open_store
 from equigrad.data.segmentation.data import SegmentationData, stem
 from equigrad.data.segmentation.label_maps import LabelValues
@@ -101,7 +101,10 @@ def _paired(
     ):
         if unpaired:
             more = f", nor for {len(unpaired) - 1:,} more" if len(unpaired) > 1 else ""
-            raise ValueError(f"{store.name(found[unpaired[0]])}: there is no {kind} with this name{more}")
+            raise ValueError(
+                f"{store.name(found[unpaired[0]])}: there is no {kind} with this name{more}; an image and its "
+                "label map have one name, apart from the suffix"
+            )
     names = tuple(sorted(pictures))
     paths, label_paths = tuple(pictures[name] for name in names), tuple(maps[name] for name in names)
     return SegmentationData(store, store, paths, label_paths, names, tuple(class_names), values, store.name(images))
@@ -119,8 +122,7 @@ def _files(store: ImageStore, folder: str) -> dict[str, str]:
         below = (path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
     found: dict[str, str] = {}
     for path in sorted(below):
-        hidden = any(part.startswith(".") for part in path.split("/"))  # files that desktop systems create, and ".."
-        if hidden or not path.lower().endswith(SUFFIXES):
+        if not is_image_path(path):
             continue
         if stem(path) in found:
             raise ValueError(f"{store.name(folder)}: {path} has the same name as another image")

@@ -242,7 +242,7 @@ class StepLoader:
 def checked(batch: Batch) -> Batch:
     """Refuse a batch with a sample that could not be read."""
     if batch.failure:
-        raise EngineError(f"{batch.failure} (on_error=skip leaves such samples out)")
+        raise EngineError(f"{batch.failure} (--set training.on_error=skip leaves such samples out)")
     return batch
 
 

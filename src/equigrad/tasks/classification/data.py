@@ -73,8 +73,8 @@ class OwnImages:
     """A user's images.
 
     Args:
-        train: a list of lines `path label`, a folder (or `.zip` file) with a folder of images for each category, a
-            `.npz` file of arrays, or the folder of CIFAR's binary version.
+        train: a list of lines `path label`, a CSV file with the columns `image` and `label`, a folder (or `.zip` file)
+            with a folder of images for each category, a `.npz` file of arrays, or the folder of CIFAR's binary version.
         test: the same; None holds a fifth of the training images of each category out.
         root: what the paths of a list start from, a folder, a `.zip` or a `.npz` file; None is the folder of the list.
         size: of the images the model sees.

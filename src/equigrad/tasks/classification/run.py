@@ -33,6 +33,7 @@ from equigrad.tasks.results import EvaluationResult, remove_results
 from equigrad.tasks.samplers import Sampler
 from equigrad.tasks.start import shown_weights, started_model
 from equigrad.tasks.weights import with_weights_of
+from equigrad.terminal import printable
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -55,6 +56,8 @@ def train(
     """
     fabric = launch(precision=recipe.precision, seed=recipe.training.seed, accelerator=recipe.device)
     train_set, test_set = recipe.data.load()
+    if recipe.feature_cache is not None and recipe.training.on_error == "skip":
+        train_set = _readable(train_set)
     with shown_weights(shown=fabric.is_global_zero):
         model = build_model(recipe, train_set.category_counts, train_set.class_names)
     sampler = build_sampler(recipe, train_set)
@@ -187,11 +190,29 @@ def _with_features(
     cached = partial(cache_features, model.backbone, num_workers=recipe.training.num_workers, device=fabric.device)
     plain = {"training": ImageDataset(train_set.images, test_set.transform), "test": test_set}
     if fabric.is_global_zero:
+        remedies = {"training": "--set training.on_error=skip leaves such images out", "test": "remove it"}
         for name, images in plain.items():
-            cached(images, folder, progress=ProgressLine(f"features of {name} images"))
+            try:
+                cached(images, folder, progress=ProgressLine(f"features of {name} images"))
+            except OSError as error:  # of a worker process, with its traceback before it
+                reason = str(error).strip().splitlines()[-1].removeprefix("OSError: ")
+                raise EngineError(f"{reason}; {remedies[name]}") from None
     from_first_rank(None)  # the others wait for it
     model.sees_features = True
     return cached(plain["training"], folder), cached(plain["test"], folder)
+
+
+def _readable(images: ImageDataset) -> ImageDataset:
+    """Without the images that cannot be decoded; a line on each."""
+    kept = []
+    for index in range(len(images)):
+        try:
+            images[index]
+            kept.append(index)
+        except OSError as error:
+            if ranks()[0] == 0:
+                print(printable(f"warning: {error}, skipped"), flush=True)
+    return ImageDataset(images.images.subset(kept), images.transform, images.min_side)
 
 
 @torch.no_grad()

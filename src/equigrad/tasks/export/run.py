@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.folders import image_files
 from equigrad.data.images.stores import read_image
 from equigrad.engine import EngineError
 from equigrad.files import write_atomically
@@ -130,11 +130,7 @@ def _outputs(run: Run, inputs: Tensors) -> Sequence[torch.Tensor]:
 def chosen_images(deployable: Deployable, folder: Path | None = None) -> tuple[str, list[Image.Image]]:
     """What is compared on, in words, and the images."""
     if folder is not None:
-        files = [folder] if folder.is_file() else sorted(each for each in folder.rglob("*") if each.is_file())
-        found = [each for each in files if each.name.lower().endswith(SUFFIXES)]
-        if not found:
-            raise FileNotFoundError(f"{folder}: expected images to compare on, found none ({', '.join(SUFFIXES)})")
-        chosen = _spread(found)
+        chosen = _spread(image_files(folder))
         return f"{_counted(len(chosen))} of {folder}", [read_image(each) for each in chosen]
     try:
         readers = _spread(deployable.test_images())

@@ -91,15 +91,25 @@ def test_the_path_of_an_image_is_that_of_its_benchmark(read, fields, path):
     assert read(coco([record], [])).file_names == (path,)
 
 
+@pytest.mark.parametrize("path", ["/data/b/a.jpg", "C:\\data\\b\\a.jpg", "\\\\data\\b\\a.jpg"])
+def test_a_path_from_the_root_of_a_machine_stays_below_the_folder_of_images(read, path):
+    record = {"id": 31, "height": 8, "width": 12, "file_name": path}
+    assert read(coco([record], [])).file_names == ("data/b/a.jpg",)
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(read, tmp_path):
+    file = write_json(tmp_path / "a.json", coco())
+    expected = read_coco(file).boxes
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert read_coco(file).boxes.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize(
-    "path", ["../a.jpg", "/etc/passwd", "a/../../b.jpg", "C:\\a.jpg", "c:a.jpg", "\\\\host\\a.jpg", "a\\..\\b", "a\0b"]
+    "path", ["../a.jpg", "/etc/../a.jpg", "a/../../b.jpg", "C:\\..\\a.jpg", "c:a.jpg", "a\\..\\b", "a\0b"]
 )
 @pytest.mark.parametrize("field", ["file_name", "coco_url"])
 def test_a_path_that_leaves_the_folder_of_images_is_refused(read, field, path):
     record = {"id": 31, "height": 8, "width": 12, field: path if field == "file_name" else f"http://host/{path}"}
-    if field == "coco_url" and path == "/etc/passwd":
-        assert read(coco([record], [])).file_names == ("etc/passwd",)  # inside, since only the end of a URL counts
-        return
     with pytest.raises(ValueError, match=rf"a.json: image 31: {field}: expected a path inside the folder"):
         read(coco([record], []))
 

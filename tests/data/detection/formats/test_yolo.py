@@ -1,10 +1,12 @@
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from equigrad.data.detection.checks import check_detection
 from equigrad.data.detection.formats.coco_json import read_coco
-from equigrad.data.detection.formats.yolo import convert_yolo
+from equigrad.data.detection.formats.yolo import convert_yolo, is_yolo
 from hostile_files import refusal
 
 
@@ -88,7 +90,7 @@ def test_labels_may_lie_beside_the_images(tmp_path):
         ("cat 0.5 0.5 0.2 0.2", r"a.txt:2: category: expected 0..1, got 'cat'"),
         ("1 0.5 50 0.2 0.2", r"a.txt:2: expected fractions of the image in 0..1, got '50'"),
         ("1 0.5 nan 0.2 0.2", r"a.txt:2: expected fractions of the image in 0..1, got 'nan'"),
-        ("1 0.5 0.5 0 0.2", r"a.txt:2: width and height: expected numbers above 0"),
+        ("1 0.5 0.5 -0.005 0.2", r"a.txt:2: width and height: expected no negative numbers"),
     ],
 )
 def test_a_wrong_line_is_named(folder, tmp_path, line, message):
@@ -96,6 +98,25 @@ def test_a_wrong_line_is_named(folder, tmp_path, line, message):
     with pytest.raises(ValueError, match=message):
         convert_yolo(folder, tmp_path / "a.json")
     assert not (tmp_path / "a.json").exists()
+
+
+def test_folders_of_splits_may_have_the_images_and_labels(tmp_path):
+    for split, line in (("train", "1.0 0.5 0.5 1 1"), ("valid", "0 0.5 0.5 0 1")):
+        picture(tmp_path / split / "images" / "a.jpg")
+        labels(tmp_path / split / "labels" / "a.txt", line)
+    (tmp_path / "data.yaml").write_text("train: ../train/images\nnames: [cat, dog]\n")
+    assert is_yolo(tmp_path)
+    data = read_coco(convert_yolo(tmp_path, tmp_path / "a.json"))
+    assert list(data.file_names) == ["train/images/a.jpg", "valid/images/a.jpg"]
+    assert data.boxes.tolist() == [[0, 0, 20, 10], [10, 0, 10, 10]]  # one without area, which the checks report
+    split = read_coco(convert_yolo(tmp_path / "train", tmp_path / "b.json"))  # with the names of the folder above
+    assert split.labels.tolist() == [1]
+
+
+def test_images_without_any_text_file_are_refused(folder, tmp_path):
+    shutil.rmtree(folder / "labels")
+    with pytest.raises(FileNotFoundError, match=r"expected text files with the objects in .*labels, found none"):
+        convert_yolo(folder, tmp_path / "a.json")
 
 
 def test_labels_without_image_are_not_lost_in_silence(folder, tmp_path):
@@ -121,7 +142,7 @@ def test_a_folder_without_names_or_images_is_refused(folder, tmp_path):
     ):
         convert_yolo(folder, tmp_path / "a.json")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"empty: expected images, found none"):
+    with pytest.raises(FileNotFoundError, match=r"empty: expected text files with the objects"):
         convert_yolo(tmp_path / "empty", tmp_path / "a.json", ["a"])
 
 

@@ -3,6 +3,7 @@
 Error messages are one line: file, record, field, and what was expected.
 """
 
+import codecs
 import json
 import mmap
 import os
@@ -65,9 +66,10 @@ def open_coco(file: str | os.PathLike[str]) -> CocoText:
     try:
         return CocoText(file, text, msgspec.json.decode(text, type=_Sections), stamp)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if not _stops_at_not_finite(text, error):
+        if not _stops_at_not_finite(text, error) and text[:3] != codecs.BOM_UTF8:
             raise ValueError(_refusal(file, error)) from None
-    patched = _NOT_FINITE.sub(_stand_in, bytes(text))
+    # Windows tools begin files with a mark, which JSON does not allow either.
+    patched = _NOT_FINITE.sub(_stand_in, re.sub(b"^" + codecs.BOM_UTF8, b"   ", bytes(text)))
     try:
         return CocoText(file, patched, msgspec.json.decode(patched, type=_Sections), stamp)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -82,6 +84,8 @@ def decoded(record: msgspec.Raw) -> Any:
         return _restored(content) if _STAND_IN.encode() in text else content
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("its text is not in UTF-8: save the file in that encoding") from None
 
 
 def fault(file: Path, kind: str, index: int, record: msgspec.Raw, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from xml.parsers import expat
 from equigrad.data.detection.formats.category_names import category_names
 from equigrad.data.detection.formats.coco_json import write_coco
 from equigrad.data.detection.formats.voc_masks import mask_area, read_object_masks
+from equigrad.data.images.lists import SUFFIXES
 from equigrad.data.images.paths import inside, linked_inside
 from equigrad.data.images.sizes import file_image_size
 from equigrad.data.text_files import read_small, text_lines
@@ -18,6 +20,9 @@ from equigrad.data.text_files import read_small, text_lines
 NAMES_FILE = "classes.txt"
 """Not of VOC itself: names the categories in order, also those that no image of the split has."""
 
+_ANNOTATIONS = ("Annotations", "annotations")
+_IMAGES = ("JPEGImages", "images")
+_ABSOLUTE = re.compile(r"[A-Za-z]:|[/\\]")
 _MAX_DEPTH = 32
 _MAX_BYTES = 1 << 24  # of an XML file: some 50,000 objects
 
@@ -42,7 +47,7 @@ class _Element:
 
 def is_voc(folder: Path) -> bool:
     """Whether a folder has the layout that `convert_voc` reads."""
-    return (folder / "Annotations").is_dir() or any(folder.glob("*.xml"))
+    return any((folder / name).is_dir() for name in _ANNOTATIONS) or any(folder.glob("*.xml"))
 
 
 def convert_voc(
@@ -59,7 +64,8 @@ def convert_voc(
     folder has `SegmentationObject/<image>.png`, its pixels of value k are the mask of the k-th object.
 
     Args:
-        folder: has `Annotations` or the XML files themselves; images are in `JPEGImages` or beside the XML files.
+        folder: has `Annotations` or the XML files themselves; images are in `JPEGImages`, `images` or beside the XML
+            files. An image is found by the name in its XML file or, if it was renamed since, by that of the XML file.
         output: the COCO file to write.
         names: the categories in order, or a file with one name on each line or YAML with `names`. None reads
             `classes.txt` in the folder, or else takes all that occur, sorted.
@@ -87,7 +93,7 @@ def convert_voc(
 
 
 def _annotation_files(folder: Path, split: str | None) -> list[Path]:
-    root = folder / "Annotations" if (folder / "Annotations").is_dir() else folder
+    root = next((folder / name for name in _ANNOTATIONS if (folder / name).is_dir()), folder)
     files = sorted(root.glob("*.xml"))
     if split is not None:
         listed = folder / "ImageSets" / "Main" / f"{inside(split, 'split')}.txt"
@@ -138,11 +144,16 @@ def _names(documents: Sequence[tuple[Path, _Element]]) -> list[str]:
 
 
 def _image(folder: Path, file: Path, root: _Element) -> dict[str, Any]:
-    name = inside(_text(file, root, "filename"), f"{file}: filename")
-    candidates = (Path("JPEGImages", name), file.parent.relative_to(folder) / name, Path(name))
+    name = _text(file, root, "filename")
+    if _ABSOLUTE.match(name):  # a path on the machine where the tool ran
+        name = re.split(r"[/\\]", name)[-1]
+    name = inside(name, f"{file}: filename")
+    places = [*map(Path, _IMAGES), file.parent.relative_to(folder), Path()]
+    names = [name, *(f"{file.stem}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES)))]
+    candidates = (place / each for each in names for place in places)
     path = next((path for path in candidates if (folder / path).is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"{folder / candidates[0]}: no such image, but {file} names it")
+        raise FileNotFoundError(f"{folder / places[0] / name}: no such image, but {file} names it")
     # From the image's header: tools often leave <size> at 0 or do not update it.
     height, width = file_image_size(linked_inside(folder / path, folder))
     return {"file_name": path.as_posix(), "height": height, "width": width}

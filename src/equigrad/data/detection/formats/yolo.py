@@ -3,30 +3,26 @@
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from equigrad.data.detection.formats.category_names import category_names
 from equigrad.data.detection.formats.coco_json import write_coco
-from equigrad.data.images.lists import SUFFIXES
+from equigrad.data.images.lists import SUFFIXES, is_hidden, is_image_path
 from equigrad.data.images.paths import linked_inside
 from equigrad.data.images.sizes import file_image_size
 from equigrad.data.text_files import text_lines
 
-_LABEL = re.compile("[0-9]{1,9}")
+_LABEL = re.compile("([0-9]{1,9})(?:[.]0*)?")  # some tools write 1.0
 _TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
 
 
 def is_yolo(folder: Path) -> bool:
     """Whether a folder has the layout that `convert_yolo` reads."""
-    layout = _Layout.of(folder)
-    if layout.labels != layout.images:
-        return any(layout.labels.rglob("*.txt"))
-    files = (file for file in folder.glob("*.txt") if file.name != "classes.txt")
-    return any(file.with_suffix(suffix).is_file() for file in files for suffix in SUFFIXES)
+    return _Layout.of(folder).has_labels()
 
 
 def refuse_settings_file(path: Path) -> None:
@@ -51,22 +47,27 @@ def convert_yolo(
     y3 ...`, a polygon. An image without text file has no objects.
 
     Args:
-        folder: has `images` and `labels`, or images and text files side by side. It may also be the folder of a split,
-            `images/<split>`, whose labels are in `labels/<split>`.
+        folder: has `images` and `labels`, or folders of splits with these, or images and text files side by side. It
+            may also be the folder of a split, `images/<split>`, whose labels are in `labels/<split>`.
         output: the COCO file to write.
         names: the category names, or a file with one name on each line or YAML with `names`. None looks for
-            `data.yaml`, `classes.txt` or `obj.names` in the folder.
+            `data.yaml`, `classes.txt` or `obj.names` in the folder and in the one above.
     """
     folder = Path(folder)
     layout = _Layout.of(folder)
+    if not layout.has_labels():
+        raise FileNotFoundError(
+            f"{folder}: expected text files with the objects in {layout.folders[0][1]}, found none; name the folder "
+            "that has the folders images and labels, or train and valid with these"
+        )
     titles = _names(layout.root, names)
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    for image_id, file in enumerate(layout.image_files(), start=1):
+    for image_id, (file, labels) in enumerate(layout.files(), start=1):
         path = file.relative_to(folder).as_posix()
         height, width = file_image_size(linked_inside(file, folder))
         images.append({"id": image_id, "file_name": path, "height": height, "width": width})
-        for item in _read_labels(linked_inside(layout.label_file(file), layout.labels), len(titles), height, width):
+        for item in _read_labels(labels, len(titles), height, width):
             annotations.append({"id": len(annotations) + 1, "image_id": image_id, **item})
     categories = [{"id": index + 1, "name": name} for index, name in enumerate(titles)]
     return write_coco(output, images, annotations, categories)
@@ -75,34 +76,50 @@ def convert_yolo(
 @dataclass(frozen=True)
 class _Layout:
     root: Path  # has the file of category names
-    images: Path
-    labels: Path  # the same as `images` if the text files are beside them
+    folders: tuple[tuple[Path, Path], ...]  # of images, each with that of its text files: the same if these are beside
 
     @classmethod
     def of(cls, folder: Path) -> "_Layout":
         if (folder / "images").is_dir():
-            return cls(folder, folder / "images", folder / "labels")
+            return cls(folder, ((folder / "images", folder / "labels"),))
+        splits = sorted(labels.parent for labels in folder.glob("*/labels") if (labels.parent / "images").is_dir())
+        if splits:  # as Roboflow exports them: train/images, train/labels, valid/images, …
+            return cls(folder, tuple((split / "images", split / "labels") for split in splits))
         parts = folder.resolve().parts
         if "images" in parts:
             last = len(parts) - 1 - parts[::-1].index("images")
             labels = Path(*parts[:last], "labels", *parts[last + 1 :])
             if labels.is_dir():
-                return cls(Path(*parts[:last]), folder, labels)
-        return cls(folder, folder, folder)
+                return cls(Path(*parts[:last]), ((folder, labels),))
+        return cls(folder, ((folder, folder),))
 
-    def label_file(self, image: Path) -> Path:
-        return (self.labels / image.relative_to(self.images)).with_suffix(".txt")
+    def has_labels(self) -> bool:
+        return any(_has_labels(images, labels) for images, labels in self.folders)
 
-    def image_files(self) -> list[Path]:
-        files = sorted(file for file in self.images.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-        if not files:
-            raise FileNotFoundError(f"{self.images}: expected images, found none")
-        if self.labels != self.images:
-            known = {self.label_file(file) for file in files} | {self.labels / "classes.txt"}
-            for file in sorted(self.labels.rglob("*.txt")):
-                if file not in known:
-                    raise FileNotFoundError(f"{file}: there is no image with the same name in {self.images}")
-        return files
+    def files(self) -> Iterator[tuple[Path, Path]]:
+        """Every image, and the path of its text file, which may be missing."""
+        for images, labels in self.folders:
+            found = (file for file in images.rglob("*") if file.is_file())
+            files = sorted(file for file in found if is_image_path(file.relative_to(images).as_posix()))
+            if not files:
+                raise FileNotFoundError(f"{images}: expected images, found none")
+            pairs = [(file, (labels / file.relative_to(images)).with_suffix(".txt")) for file in files]
+            if labels != images:
+                known = {label for _, label in pairs} | {labels / "classes.txt"}
+                for file in sorted(labels.rglob("*.txt")):
+                    if file not in known and not is_hidden(file.relative_to(labels).as_posix()):
+                        raise FileNotFoundError(
+                            f"{file}: there is no image with the same name in {images}; add it, or remove the text file"
+                        )
+            for image, label in pairs:
+                yield image, linked_inside(label, labels)
+
+
+def _has_labels(images: Path, labels: Path) -> bool:
+    if labels != images:
+        return any(labels.rglob("*.txt"))
+    files = (file for file in images.glob("*.txt") if file.name != "classes.txt")
+    return any(file.with_suffix(suffix).is_file() for file in files for suffix in SUFFIXES)
 
 
 def _read_labels(file: Path, num_classes: int, height: int, width: int) -> list[dict[str, Any]]:
@@ -120,7 +137,8 @@ def _annotation(where: str, words: list[str], num_classes: int, height: int, wid
         raise ValueError(
             f"{where}: expected a category and 4 numbers, or 6, 8, ... of a polygon, got {len(words)} words"
         )
-    if not _LABEL.fullmatch(words[0]) or int(words[0]) >= num_classes:
+    label = _LABEL.fullmatch(words[0])
+    if label is None or int(label[1]) >= num_classes:
         raise ValueError(f"{where}: category: expected 0..{num_classes - 1}, got {words[0]!r:.40}")
     numbers = [_fraction(where, word) for word in words[1:]]
     scaled = [number * (height if index % 2 else width) for index, number in enumerate(numbers)]
@@ -130,12 +148,12 @@ def _annotation(where: str, words: list[str], num_classes: int, height: int, wid
     else:
         xs, ys = scaled[::2], scaled[1::2]
         box, shape = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)], {"segmentation": [_rounded(scaled)]}
-    if box[2] <= 0 or box[3] <= 0:
+    if box[2] < 0 or box[3] < 0:  # those without area are found by the checks, and never trained on
         raise ValueError(
-            f"{where}: width and height: expected numbers above 0, got {box[2] / width}, {box[3] / height}"
+            f"{where}: width and height: expected no negative numbers, got {box[2] / width}, {box[3] / height}"
         )
     area = round(box[2] * box[3], 4)
-    return {"category_id": int(words[0]) + 1, "bbox": _rounded(box), "area": area, "iscrowd": 0, **shape}
+    return {"category_id": int(label[1]) + 1, "bbox": _rounded(box), "area": area, "iscrowd": 0, **shape}
 
 
 def _fraction(where: str, word: str) -> float:
@@ -154,7 +172,8 @@ def _rounded(numbers: list[float]) -> list[float]:
 
 def _names(folder: Path, names: Sequence[str] | str | os.PathLike[str] | None) -> list[str]:
     if names is None:
-        names = next((folder / name for name in _NAME_FILES if (folder / name).is_file()), None)
+        above = (folder, folder.resolve().parent)
+        names = next((place / name for place in above for name in _NAME_FILES if (place / name).is_file()), None)
     if names is None:
         raise FileNotFoundError(
             f"{folder}: expected the category names in data.yaml, classes.txt or obj.names, or --names FILE"
