@@ -30,6 +30,12 @@ KINDS = {
 }
 """Tables whose runs vary alike from seed to seed; those not named here have rows of both kinds of detectors."""
 
+FEW_POINTS = 3.0
+"""A smaller difference needs more seeds."""
+
+ENOUGH_SEEDS = 3
+"""Of each row."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -49,6 +55,7 @@ class Difference(NamedTuple):
     published: float
     ours: float
     error: float
+    num_seeds: int  # of the row that has fewer
 
     def __str__(self) -> str:
         return f"{_signed(self.ours)} ± {self.error:.1f}"
@@ -132,7 +139,8 @@ class Tables:
             return None
         error = self.deviation(claim.table, claim.column) * np.sqrt(1 / len(better) + 1 / len(worse))
         published = self._published(claim, claim.better) - self._published(claim, claim.worse)
-        return Difference(published, float(np.mean(better) - np.mean(worse)), float(error))
+        num_seeds = min(len(better), len(worse))
+        return Difference(published, float(np.mean(better) - np.mean(worse)), float(error), num_seeds)
 
     def _published(self, claim: Claim, row: str) -> float:
         rows = (r for r in self.records[claim.table] if (r["variant"], r["row"]) == (claim.variant, row))
@@ -158,16 +166,16 @@ def _records(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def verdict(difference: float, error: float, *, is_equal: bool) -> str:
+def verdict(difference: float, error: float, num_seeds: int, *, is_equal: bool = False) -> str:
     """In the words of the table."""
     if np.isnan(error):
         return "one seed"
     is_clear = abs(difference) > 2 * error
-    if is_equal:
-        return "does not hold" if is_clear else "no difference"
-    if abs(difference) <= error:
+    if abs(difference) <= error or (is_equal and not is_clear):
         return "no difference"
-    if difference > 0:
+    if abs(difference) < FEW_POINTS and num_seeds < ENOUGH_SEEDS:
+        return "too few seeds"
+    if difference > 0 and not is_equal:
         return "holds" if is_clear else "weakly"
     return "does not hold" if is_clear else "reversed weakly"
 
@@ -187,7 +195,7 @@ def claim_rows(tables: Tables, claims: Sequence[Claim]) -> list[list[str]]:
                 f"{claim.better} {sign} {claim.worse}, {claim.column}",
                 _signed(difference.published),
                 str(difference),
-                verdict(difference.ours, difference.error, is_equal=claim.is_equal),
+                verdict(difference.ours, difference.error, difference.num_seeds, is_equal=claim.is_equal),
             ]
         )
     return rows

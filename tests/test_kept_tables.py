@@ -85,6 +85,7 @@ def test_the_counts_of_the_page_are_those_of_the_claims(claims):
     page = " ".join((EVIDENCE / "README.md").read_text(encoding="utf-8").split())
     expected = (
         "Of {claims} comparisons that the paper's text makes, {holds} hold here, {weakly} hold weakly, {no difference} "
-        "show no difference at this scale, {reversed weakly} are weakly reversed and {does not hold} do not hold."
+        "show no difference at this scale, {reversed weakly} is weakly reversed and {does not hold} do not hold. "
+        "For {too few seeds} there are too few seeds to say."
     )
     assert expected.format_map(counts) in page

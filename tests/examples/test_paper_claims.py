@@ -39,21 +39,25 @@ def test_a_claim_without_its_rows_is_left_out(tables):
 
 
 @pytest.mark.parametrize(
-    ("difference", "error", "is_equal", "expected"),
+    ("difference", "error", "num_seeds", "is_equal", "expected"),
     [
-        (3.0, 1.0, False, "holds"),
-        (1.5, 1.0, False, "weakly"),
-        (0.5, 1.0, False, "no difference"),
-        (-0.5, 1.0, False, "no difference"),
-        (-1.5, 1.0, False, "reversed weakly"),
-        (-3.0, 1.0, False, "does not hold"),
-        (1.0, 1.0, True, "no difference"),  # which no interval can show to be equal
-        (-3.0, 1.0, True, "does not hold"),
-        (3.0, np.nan, False, "one seed"),
+        (2.9, 1.0, 3, False, "holds"),
+        (1.5, 1.0, 3, False, "weakly"),
+        (0.5, 1.0, 3, False, "no difference"),
+        (-0.5, 1.0, 3, False, "no difference"),
+        (-1.5, 1.0, 3, False, "reversed weakly"),
+        (-2.9, 1.0, 3, False, "does not hold"),
+        (1.0, 1.0, 3, True, "no difference"),  # which no interval can show to be equal
+        (-2.9, 1.0, 3, True, "does not hold"),
+        (2.9, np.nan, 3, False, "one seed"),
+        (2.9, 1.0, 2, False, "too few seeds"),
+        (-2.9, 1.0, 2, False, "too few seeds"),
+        (0.5, 1.0, 2, False, "no difference"),
+        (3.0, 1.0, 1, False, "holds"),  # large enough for one seed
     ],
 )
-def test_the_verdict_depends_on_the_standard_error(difference, error, is_equal, expected):
-    assert verdict(difference, error, is_equal=is_equal) == expected
+def test_the_verdict_depends_on_the_standard_error_and_on_the_seeds(difference, error, num_seeds, is_equal, expected):
+    assert verdict(difference, error, num_seeds, is_equal=is_equal) == expected
 
 
 def test_the_share_of_objectness_is_that_of_its_branch_in_the_whole_gain(tmp_path):
