@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
@@ -130,7 +131,8 @@ def _objects(file: Path, named: NamedFiles, task: TaskName | None) -> Diagnosis:
     if named.test is not None:
         test = read_coco(named.test)
         faults = _faults(check_test_set(train, test, folder, folder, by_content=False))
-        tested = test.category_counts if test.num_classes == train.num_classes else tested
+        with suppress(ValueError):  # which is among the faults
+            tested = test.in_categories_of(train).category_counts
     if task is None:
         task = "detection" if train.segmentations is None else "instance_segmentation"
     tail = Tail(train.category_counts, train.instance_counts, tested, "objects")

@@ -84,13 +84,32 @@ def test_a_share_that_leaves_a_part_empty_is_refused(root, share):
     ("change", "message"),
     [
         (lambda content: content["categories"][1].update(name="mug"), "id 5 is 'mug' here and 'jug' there"),
-        (lambda content: content["categories"].append(PAN), "id 2 is 'pan' here and None there"),
+        (lambda content: content["categories"].append(PAN), "id 2 is 'pan' here and missing there"),
     ],
 )
 def test_other_categories_in_the_test_file_are_refused(root, change, message):
     rewrite(root / "test.json", change)
-    with pytest.raises(ValueError, match=rf"test\.json: categories must be those of .*train\.json; {message}"):
+    line = rf"test\.json: categories must be those of .*train\.json, or some of them; {message}"
+    with pytest.raises(ValueError, match=line):
         files(root).load(with_masks=False)
+
+
+def test_a_test_file_may_list_only_some_of_the_categories(root):
+    whole = files(root).load(with_masks=False).test
+
+    def without_the_first(content):
+        first = min(category["id"] for category in content["categories"])
+        content["categories"] = [category for category in content["categories"] if category["id"] != first]
+        content["annotations"] = [item for item in content["annotations"] if item["category_id"] != first]
+        for image in content["images"]:  # of LVIS: they name categories
+            del image["neg_category_ids"], image["not_exhaustive_category_ids"]
+
+    rewrite(root / "test.json", without_the_first)
+    part = files(root).load(with_masks=False).test
+    assert part.class_names == whole.class_names
+    assert [target["labels"].tolist() for _, target in part] == [
+        [label for label in target["labels"].tolist() if label != 0] for _, target in whole
+    ]
 
 
 def test_the_same_categories_in_another_order_are_the_same(root):

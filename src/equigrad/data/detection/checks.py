@@ -102,9 +102,10 @@ def check_test_set(
         test_images: that of the test images; None is the same.
         by_content: also find renamed copies of images, which reads those of equal size.
     """
-    if train.categories.names != test.categories.names or not np.array_equal(train.categories.ids, test.categories.ids):
-        case = f"{train.num_classes:,} in {train.source}, {test.num_classes:,} in {test.source}, by id and name"
-        return [Finding("error", f"{test.source}: other categories than in training", 1, case)]
+    try:
+        test = test.in_categories_of(train)
+    except ValueError as error:
+        return [Finding("error", f"{test.source}: other categories than in training", 1, str(error))]
     tested = np.flatnonzero(test.instance_counts)
     findings = check_coverage(test.source, train.categories.names, train.instance_counts, tested, "annotations")
     if train_images is not None:

@@ -232,6 +232,27 @@ class DetectionData:
             **columns,
         )
 
+    def in_categories_of(self, train: "DetectionData") -> "DetectionData":
+        """With the list of categories of a training set, which may have more; ValueError if a label means another one.
+
+        Tools that export a test set often list only the categories that occur in it.
+        """
+        ours, theirs = (
+            dict(zip(data.categories.ids.tolist(), data.categories.names, strict=True)) for data in (train, self)
+        )
+        if ours == theirs:
+            return self
+        is_federated = self.negative is not None or self.not_exhaustive is not None
+        for number in sorted(ours.keys() | theirs.keys() if is_federated else theirs.keys()):
+            if ours.get(number) != theirs.get(number):
+                here, there = (f"{names[number]!r}" if number in names else "missing" for names in (theirs, ours))
+                raise ValueError(
+                    f"{self.source}: categories must be those of {train.source}, or some of them; id {number} is "
+                    f"{here} here and {there} there"
+                )
+        index = np.searchsorted(train.categories.ids, self.categories.ids).astype(self.labels.dtype)
+        return replace(self, categories=train.categories, labels=index[self.labels])
+
     def describe(self) -> str:
         """One line: how many images, annotations and categories."""
         groups = ", ".join(f"{len(members):,} {name}" for name, members in self.groups.items() if len(members))

@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.data.detection.formats.coco_index import indexed_coco
 from equigrad.data.detection.formats.openimages import OpenImagesData
@@ -100,8 +99,7 @@ class CocoFiles:
         if self.test is None:
             train, test = held_out(train, self.test_share)
         else:
-            test = indexed_coco(self.test)
-            check_same_categories(train, test)
+            test = indexed_coco(self.test).in_categories_of(train)
         if with_masks and test.segmentations is None:  # training would end before anybody noticed
             raise ValueError(f"{test.source}: expected a segmentation in its annotations, to evaluate masks")
         train_set = DetectionDataset(
@@ -208,16 +206,3 @@ class GlyphObjects:
 
 DetectionSource = CocoFiles | OpenImages | GlyphObjects
 """A training and a test set: `load()` reads both, or raises ValueError or OSError with one line on what is missing."""
-
-
-def check_same_categories(train: DetectionData, test: DetectionData) -> None:
-    """A label must mean the same in both files."""
-    ours, theirs = (
-        dict(zip(data.categories.ids.tolist(), data.categories.names, strict=True)) for data in (train, test)
-    )
-    for number in sorted(ours.keys() | theirs.keys()):
-        if ours.get(number) != theirs.get(number):
-            raise ValueError(
-                f"{test.source}: categories must be those of {train.source}; id {number} is "
-                f"{theirs.get(number)!r} here and {ours.get(number)!r} there"
-            )
