@@ -49,9 +49,9 @@ def help_of(capsys, monkeypatch):
 
 
 def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
-    entries = help_of("own_data:detection", "--detector", "atss")
-    assert {setting.path for setting in list_settings(load("own_data:detection", ["detector=atss"]))} <= entries.keys()
-    assert (entries["detector"][0], entries["method"][0]) == ("atss", "none")  # as arguments, not as classes
+    entries = help_of("own_data:detection", "--method", "efl")
+    assert {setting.path for setting in list_settings(load("own_data:detection", ["method=efl"]))} <= entries.keys()
+    assert (entries["detector"][0], entries["method"][0]) == ("none", "efl")  # as arguments, not as classes
     expected = {
         "method.loss.focus_scale": ("8.0", "s, the largest extra focus; ", "[a number]"),
         "data.images": ("images", "folder or `.zip` file", "[a path]"),

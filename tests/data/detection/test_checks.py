@@ -565,7 +565,9 @@ def test_a_test_file_without_the_tail_is_found_the_rarest_first(sets):
 
 
 def test_a_test_file_with_other_categories_is_an_error(sets, tmp_path):
-    other = read_coco(write_json(tmp_path / "other.json", coco(annotations=[annotation(1)], categories=[{"id": 1, "name": "dog"}])))
+    other = read_coco(
+        write_json(tmp_path / "other.json", coco(annotations=[annotation(1)], categories=[{"id": 1, "name": "dog"}]))
+    )
     (finding,) = check_test_set(sets[0], other)
     assert (finding.severity, "other categories than in training" in finding.kind) == ("error", True)
 
