@@ -357,11 +357,17 @@ def read_voc(folder: Path) -> Any:
     return plain([data.xywh, data.labels, data.categories.names, data.heights, data.widths])
 
 
-def has_good_boxes(folder: Path, result: Any) -> bool:
+def has_good_boxes(folder: Path, result: Any, *, may_be_empty: bool = False) -> bool:
     boxes, labels, names = np.array(result[0][2], float).reshape(-1, 4), result[1][2], result[2]
-    return bool(np.isfinite(boxes).all() and (boxes[:, 2:] > 0).all()) and all(
+    sizes = boxes[:, 2:]
+    return bool(np.isfinite(boxes).all() and (sizes >= 0 if may_be_empty else sizes > 0).all()) and all(
         0 <= label < len(names) for label in labels
     )
+
+
+def has_boxes(folder: Path, result: Any) -> bool:
+    """Those without area are read: the checks report them, and none is trained on."""
+    return has_good_boxes(folder, result, may_be_empty=True)
 
 
 # Images with labels
@@ -611,7 +617,7 @@ SUBJECTS = {
     "shards": Subject(("shards/predictions-0000-00000.npz",), write_shards, read_shard_files, is_finite_shard),
     "openimages": Subject(OPENIMAGES, write_openimages, read_openimages_files, is_openimages),
     "openimages results": Subject(("results.json",), write_openimages_results, read_openimages_results, are_fractions),
-    "yolo": Subject(("labels/a.txt", "data.yaml", "images/a.png"), write_yolo, read_yolo, has_good_boxes),
+    "yolo": Subject(("labels/a.txt", "data.yaml", "images/a.png"), write_yolo, read_yolo, has_boxes),
     "voc": Subject(VOC, write_voc, read_voc, has_good_boxes),
     "image list": Subject(("train.txt", "classes.csv"), write_image_list, read_list, is_list),
     "arrays": Subject(("a.npz", "b.npz"), write_arrays, read_array_files, is_array),

@@ -17,6 +17,7 @@ from equigrad.data.text_files import text_lines
 
 _LABEL = re.compile("([0-9]{1,9})(?:[.]0*)?")  # some tools write 1.0
 _TOLERANCE = 0.01  # share of the image by which boxes may extend beyond it: labels are rounded
+_SPLITS = ("train", "valid", "val", "validation", "test")
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names", "labels/classes.txt")
 
 
@@ -82,7 +83,8 @@ class _Layout:
     def of(cls, folder: Path) -> "_Layout":
         if (folder / "images").is_dir():
             return cls(folder, ((folder / "images", folder / "labels"),))
-        splits = sorted(labels.parent for labels in folder.glob("*/labels") if (labels.parent / "images").is_dir())
+        splits = [folder / name for name in sorted(_SPLITS) if (folder / name / "images").is_dir()]
+        splits = [split for split in splits if (split / "labels").is_dir()]
         if splits:  # as Roboflow exports them: train/images, train/labels, valid/images, …
             return cls(folder, tuple((split / "images", split / "labels") for split in splits))
         parts = folder.resolve().parts
