@@ -1,6 +1,8 @@
 """The batches of an evaluation: each rank reads its share of the test set."""
 
+import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -30,7 +32,7 @@ class EvaluationLoader:
             batch_size=batch_size,
             collate_fn=_ReadableCollate(collate),
             num_workers=min(num_workers, -(-len(self.share) // batch_size)),  # more workers than batches would be idle
-            worker_init_fn=leave_signals_to_the_training,
+            worker_init_fn=partial(leave_signals_to_the_training, training=os.getpid()),
         )
 
     def __iter__(self) -> Iterator[Any]:

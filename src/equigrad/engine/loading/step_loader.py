@@ -5,10 +5,12 @@ augmentation depend on the seed and the slot only, not on the worker, the rank o
 those of `random`, `numpy.random` and `torch`; a data set with a generator of its own must seed it itself.)
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -219,7 +221,7 @@ class StepLoader:
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             prefetch_factor=prefetch if num_workers > 0 else None,
-            worker_init_fn=leave_signals_to_the_training,
+            worker_init_fn=partial(leave_signals_to_the_training, training=os.getpid()),
             pin_memory=pin_memory,
             # Without a generator of its own each new iterator would use up random numbers of the model.
             generator=torch.Generator().manual_seed(seed),

@@ -11,15 +11,24 @@ from types import TracebackType
 from equigrad.errors import EngineError, one_line
 
 
-def leave_signals_to_the_training(worker: int) -> None:
+SECONDS_BETWEEN_LOOKS = 5.0
+"""How long a worker may outlive a training that was killed."""
+
+
+def leave_signals_to_the_training(worker: int, *, training: int) -> None:
     """Make a worker ignore Ctrl-C and a scheduler's SIGTERM: the training still needs it to finish the current step.
 
-    SIGTERM of the training itself, which ends its workers that way, is obeyed.
+    SIGTERM of the training itself, which ends its workers that way, is obeyed. The worker ends soon after the training
+    does: torch's own check takes whatever is the parent by then for the training.
+
+    Args:
+        worker: its number, which torch passes.
+        training: process id.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     sys.excepthook = _leave_lost_connections_out
-    threading.Thread(target=_exit_when_the_training_says_so, daemon=True).start()
+    threading.Thread(target=_exit_when_the_training_says_so, args=(training,), daemon=True).start()
 
 
 def _leave_lost_connections_out(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -28,10 +37,12 @@ def _leave_lost_connections_out(kind: type[BaseException], error: BaseException,
         sys.__excepthook__(kind, error, trace)
 
 
-def _exit_when_the_training_says_so() -> None:
-    """Wait for a SIGTERM of the parent process."""
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
+def _exit_when_the_training_says_so(training: int) -> None:
+    """Wait for a SIGTERM of the training, or for its end."""
+    while os.getppid() == training:
+        received = signal.sigtimedwait({signal.SIGTERM}, SECONDS_BETWEEN_LOOKS)
+        if received is not None and received.si_pid == training:
+            break
     os._exit(0)
 
 
