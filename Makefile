@@ -9,6 +9,8 @@ HOSTS ?= .venv-integrations
 QUICK_TESTS := tests/losses tests/test_statistics.py tests/test_architecture.py tests/tasks/test_quick_runs.py
 # With bytecode: otherwise every process compiles torch again where PYTHONDONTWRITEBYTECODE is set, which takes seconds.
 INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt
+# What an installation depends on; it compiles the C passes of the losses.
+INSTALLED := pyproject.toml constraints.txt hatch_build.py src/equigrad/losses/compiled/rows.c
 # For the same reason the tests and their processes keep the bytecode of the sources, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
@@ -93,17 +95,17 @@ $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
 
-$(VENV)/train.done: pyproject.toml constraints.txt | $(BIN)/uv
+$(VENV)/train.done: $(INSTALLED) | $(BIN)/uv
 	$(INSTALL) --editable ".[train]"
 	touch $@
 
-$(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/uv
+$(VENV)/dev.done: $(INSTALLED) | $(BIN)/uv
 	$(INSTALL) --editable ".[train,dev]"
 	touch $@ $(VENV)/train.done
 
 HOST_FILES := $(addprefix tests/integrations/,constraints.txt overrides.txt requirements.txt)
 
-$(HOSTS)/integrations.done: pyproject.toml constraints.txt $(HOST_FILES)
+$(HOSTS)/integrations.done: $(INSTALLED) $(HOST_FILES)
 	$(MAKE) --no-print-directory $(HOSTS)/bin/uv VENV=$(HOSTS)
 	$(HOSTS)/bin/uv pip install --quiet --compile-bytecode --python $(HOSTS)/bin/python --constraint constraints.txt \
 		--constraint tests/integrations/constraints.txt --override tests/integrations/overrides.txt \

@@ -2,6 +2,7 @@ import pytest
 
 from equigrad.cli import main
 from equigrad.commands.version import version_text
+from equigrad.losses.compiled import rows
 
 
 def test_the_version_says_what_computes_the_losses(monkeypatch, capsys):
@@ -13,6 +14,14 @@ def test_the_version_says_what_computes_the_losses(monkeypatch, capsys):
     assert first.startswith("equigrad ")
     assert "torch" in first
     assert second.startswith("losses are computed by: blocks (CPU, no GPU found; EQUIGRAD_KERNELS chooses)")
+
+
+def test_the_version_says_whether_the_passes_are_compiled(monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", "blocks")
+    monkeypatch.setattr(rows, "library", object())
+    assert version_text().endswith("chooses), compiled")
+    monkeypatch.setattr(rows, "library", None)
+    assert version_text().endswith("chooses), not compiled: installed again with a C compiler they are faster")
 
 
 def test_another_choice_of_kernels_shows(monkeypatch):

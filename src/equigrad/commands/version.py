@@ -34,11 +34,15 @@ def kernels_text() -> str:
     """What computes the losses on this machine."""
     import torch
 
+    from equigrad.losses.compiled import rows
     from equigrad.losses.kernel_choice import VARIABLE, kernels_for
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, no GPU found"
-    return f"losses are computed by: {kernels_for(device)} ({name}; {VARIABLE} chooses)"
+    kernels, compiled = kernels_for(device), ""
+    if kernels == "blocks":
+        compiled = ", compiled" if rows.library else ", not compiled: installed again with a C compiler they are faster"
+    return f"losses are computed by: {kernels} ({name}; {VARIABLE} chooses){compiled}"
 
 
 def machine_text() -> str:

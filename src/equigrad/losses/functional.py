@@ -16,6 +16,7 @@ from torch import Tensor
 
 from equigrad.labels import IGNORE
 from equigrad.losses.blockwise import BlockwisePass, GradientSums, closed_form
+from equigrad.losses.compiled import rows
 from equigrad.losses.density_ratio import add_density_ratio, sum_columns
 from equigrad.losses.inputs import (
     FusedReduction,
@@ -158,8 +159,11 @@ def binary_cross_entropy(
         with torch.no_grad():  # nothing below requires gradients but labels that are numbers
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
     else:
-        blocks = run.blocks(0 if focus is None else 2)
-        add_negatives(run, blocks, labels, focus_vector, weights, lowest_label, modulation)
+        if not by_sample and rows.fits(run):
+            rows.add_negatives(run, labels, focus_vector, weights.negative, constant_weight=constant_weight)
+        else:
+            blocks = run.blocks(0 if focus is None else 2)
+            add_negatives(run, blocks, labels, focus_vector, weights, lowest_label, modulation)
         blocks = run.blocks(num_samples=POSITIVES_AT_ONCE)
         add_positives(run, blocks, labels, quality, focus_vector, weights, lowest_label, modulation)
     return closed_form().apply(logits, run), run.gradient_sums()
@@ -234,6 +238,8 @@ def cross_entropy(
     if is_soft:
         with torch.no_grad():
             add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing, adjust)
+    elif adjust is None and rows.fits(run):
+        rows.add_cross_entropy(run, labels, weight)
     else:
         weight = None if weight is None else weight.flatten()
         add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)

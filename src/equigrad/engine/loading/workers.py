@@ -10,7 +10,6 @@ from types import TracebackType
 
 from equigrad.errors import EngineError, one_line
 
-
 SECONDS_BETWEEN_LOOKS = 5.0
 """How long a worker may outlive a training that was killed."""
 

@@ -1,0 +1,42 @@
+"""Compiles `rows.c` of the losses where there is a C compiler with OpenMP; without one torch computes them."""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FLAGS = ["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
+
+
+class CompiledRows(BuildHookInterface):
+    """Adds the library to the wheel, or leaves it beside its source for an editable installation."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before it packs the files."""
+        if self.target_name == "wheel" and compile_library(Path(self.root, "src/equigrad/losses/compiled/rows.c")):
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+
+def compile_library(source: Path) -> bool:
+    """Whether it could be compiled; `CC` names the compiler."""
+    if sys.platform == "win32":
+        return False
+    library = source.with_name("_rows.so")
+    unfinished = library.with_suffix(f".{os.getpid()}.part")
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, f'-DSOURCE="{digest}"', str(source)]
+    try:
+        subprocess.run([*command, "-o", str(unfinished), "-lm"], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = getattr(error, "stderr", None) or error
+        print(f"equigrad: not compiled, losses on a CPU are slower: {str(reason).strip()}", file=sys.stderr)
+        library.unlink(missing_ok=True)
+        return False
+    unfinished.replace(library)  # at once, because another process may have loaded the old one
+    return True

@@ -1,0 +1,270 @@
+/* The two hottest passes over rows of float32 logits, for CPUs; `rows.py` calls them, `hatch_build.py` compiles them.
+
+   A row stays in the L1 cache while its loss and gradient are formed; the logits are read once and the gradient is
+   written once. The formulas are those of `softmax_pass.py` and `sigmoid_pass.py`. Threads take fixed ranges of rows
+   and their sums are added up in order, so that the same number of threads gives the same bits. */
+
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One copy of a row's loop for each of three generations of x86, chosen when the library is loaded. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define EACH_ISA
+#endif
+#define INLINED static inline __attribute__((always_inline))
+
+#define IGNORE (-100)
+#define LOG2_E 1.44269504088896340736f
+#define LN_2 0.69314718055994530942
+
+/* float32 sums of so many rows are moved to float64 sums. */
+#define ROWS_AT_ONCE 64
+
+/* Whoever loads the library compares it with the source it knows. */
+const char *equigrad_source(void) { return SOURCE; }
+
+/* 2^x, to 1e-7 of it; 0 below `lowest`, which keeps denormal numbers out: they make a CPU ten times slower. */
+INLINED float exp2_above(float x, float lowest)
+{
+    float bounded = x < -126.0f ? -126.0f : x > 127.0f ? 127.0f : x;
+    float whole = rintf(bounded), part = bounded - whole;
+    float power = 1.5252734e-5f;
+    power = power * part + 1.5403530e-4f;
+    power = power * part + 1.3333558e-3f;
+    power = power * part + 9.6181291e-3f;
+    power = power * part + 5.5504109e-2f;
+    power = power * part + 2.4022651e-1f;
+    power = power * part + 6.9314718e-1f;
+    power = power * part + 1.0f;
+    union { int32_t bits; float value; } scale = {((int32_t)whole + 127) << 23};
+    return x < lowest ? 0.0f : power * scale.value;
+}
+
+/* log(1 + u) of u in [0, 1], to 1e-7 of it: twice the inverse hyperbolic tangent of u / (2 + u) <= 1/3. */
+INLINED float log1p_unit(float u)
+{
+    float t = u / (2.0f + u), square = t * t;
+    float series = 2.0f / 15;
+    series = series * square + 2.0f / 13;
+    series = series * square + 2.0f / 11;
+    series = series * square + 2.0f / 9;
+    series = series * square + 2.0f / 7;
+    series = series * square + 2.0f / 5;
+    series = series * square + 2.0f / 3;
+    series = series * square + 2.0f;
+    return t * series;
+}
+
+/* What a thread adds up. */
+typedef struct {
+    float *row;       /* (C,) a gradient that nobody asked for */
+    float *columns;   /* (C,) of the last rows */
+    double *negative; /* (C,) of all its rows */
+} Sums;
+
+static int make_sums(Sums *sums, int64_t num_classes)
+{
+    sums->row = malloc(num_classes * sizeof(float));
+    sums->columns = calloc(num_classes, sizeof(float));
+    sums->negative = calloc(num_classes, sizeof(double));
+    return sums->row && sums->columns && sums->negative;
+}
+
+static void move_columns(Sums *sums, int64_t num_classes)
+{
+    for (int64_t j = 0; j < num_classes; j++) {
+        sums->negative[j] += sums->columns[j];
+        sums->columns[j] = 0;
+    }
+}
+
+/* Add up the threads in order, and give back their memory. */
+static void join(Sums *sums, int num_threads, double *negative, int64_t num_classes)
+{
+    for (int thread = 0; thread < num_threads; thread++) {
+        if (negative)
+            for (int64_t j = 0; j < num_classes; j++)
+                negative[j] += sums[thread].negative[j];
+        free(sums[thread].row);
+        free(sums[thread].columns);
+        free(sums[thread].negative);
+    }
+    free(sums);
+}
+
+/* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
+
+/* One row; its cost is returned. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
+EACH_ISA static double cross_entropy_row(
+    const float *logits, const float *margin, float scale, int64_t own, double weight, double divisor, float *gradient,
+    float *columns, double *own_gradient, int64_t num_classes)
+{
+    float peak = -INFINITY;
+#pragma omp simd reduction(max : peak)
+    for (int64_t j = 0; j < num_classes; j++) {
+        float logit = scale * logits[j] + margin[j];
+        gradient[j] = logit;
+        peak = logit > peak ? logit : peak;
+    }
+    double own_logit = gradient[own];
+    gradient[own] = -INFINITY;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < num_classes; j++) {
+        float power = exp2_above((gradient[j] - peak) * LOG2_E, -126.0f);
+        gradient[j] = power;
+        sum += power;
+    }
+    double others = sum, own_power = exp(own_logit - peak), total = others + own_power;
+    float factor = (float)(weight / (total * divisor));
+    for (int64_t j = 0; j < num_classes; j++) {
+        float value = gradient[j] * factor;
+        gradient[j] = value;
+        columns[j] += value;
+    }
+    *own_gradient = weight * (others / total);
+    gradient[own] = (float)(-*own_gradient / divisor);
+    /* The first where p is near 1, the second where it is near 0. */
+    return weight * (own_power > 1e-3 ? log1p(others / own_power) : log(total) - (own_logit - peak));
+}
+
+/* Cross-entropy of s z + m against class indices, each sample with the weight of its category.
+
+   Returns 0, or 1 if there is not enough memory. Adds to `positive` and `loss` undivided and to `negative` divided
+   sums. `gradient` is divided; it and `weight` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
+int equigrad_cross_entropy(
+    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale, const double *weight,
+    double divisor, float *gradient, double *positive, double *negative, double *loss, int64_t num_rows,
+    int64_t num_classes, int num_threads)
+{
+    Sums *sums = calloc(num_threads, sizeof(Sums));
+    double *costs = calloc(2 * num_rows + 1, sizeof(double)), *own_gradients = costs + num_rows;
+    int failed = !sums || !costs;
+    if (!failed) {
+#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
+        for (int thread = 0; thread < num_threads; thread++) {
+            Sums own = {0};
+            int64_t first = num_rows * thread / num_threads, end = num_rows * (thread + 1) / num_threads;
+            failed |= !make_sums(&own, num_classes);
+            for (int64_t i = first; i < end && !failed; i++) {
+                float *row = gradient ? gradient + i * num_classes : own.row;
+                if (labels[i] < 0)
+                    memset(row, 0, num_classes * sizeof(float));
+                else
+                    costs[i] = cross_entropy_row(
+                        logits + i * stride, margin, scale, labels[i], weight ? weight[labels[i]] : 1, divisor, row,
+                        own.columns, &own_gradients[i], num_classes);
+                if ((i - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
+                    move_columns(&own, num_classes);
+            }
+            sums[thread] = own;
+        }
+        for (int64_t i = 0; i < num_rows && !failed; i++) {
+            *loss += costs[i];
+            if (labels[i] >= 0)
+                positive[labels[i]] += own_gradients[i];
+        }
+    }
+    if (sums)
+        join(sums, num_threads, failed ? NULL : negative, num_classes);
+    free(costs);
+    return failed;
+}
+
+/* ---- binary cross-entropy and focal loss of the entries that are not labelled -------------------------------------- */
+
+/* Entries [first, end) of a row; their weighted cost is returned. Without a focus it is binary cross-entropy. */
+INLINED float negative_entries(
+    const float *logits, const float *margin, float scale, const float *focus, int is_constant, const float *weight,
+    float share, float *gradient, float *columns, int64_t first, int64_t end)
+{
+    float cost = 0;
+#pragma omp simd reduction(+ : cost)
+    for (int64_t j = first; j < end; j++) {
+        float logit = margin ? scale * logits[j] + margin[j] : scale * logits[j];
+        float u = exp2_above((logit < 0 ? logit : -logit) * LOG2_E, -126.0f), inverse = 1.0f / (1.0f + u);
+        float softplus = (logit > 0 ? logit : 0.0f) + log1p_unit(u);
+        float prob = logit < 0 ? u * inverse : inverse;
+        float loss = softplus, slope = prob;
+        if (focus) { /* sigma^gamma; a factor below the root of the least number is as good as none */
+            float modulation = exp2_above((logit - softplus) * focus[j] * LOG2_E, -63.0f);
+            float other = logit < 0 ? inverse : u * inverse;
+            loss = softplus * modulation;
+            slope = modulation * prob + (is_constant ? 0.0f : loss * focus[j] * other);
+        }
+        cost += loss * weight[j];
+        columns[j] += slope;
+        gradient[j] = slope * (weight[j] * share);
+    }
+    return cost;
+}
+
+EACH_ISA static double negative_row(
+    const float *logits, const float *margin, float scale, const float *focus, int is_constant, const float *weight,
+    float share, float *gradient, float *columns, int64_t first, int64_t end)
+{
+    /* A loop of its own for each kind, without branches inside. */
+    if (!focus && !margin)
+        return negative_entries(logits, NULL, scale, NULL, 0, weight, share, gradient, columns, first, end);
+    if (!focus)
+        return negative_entries(logits, margin, scale, NULL, 0, weight, share, gradient, columns, first, end);
+    if (!margin && !is_constant)
+        return negative_entries(logits, NULL, scale, focus, 0, weight, share, gradient, columns, first, end);
+    return negative_entries(logits, margin, scale, focus, is_constant, weight, share, gradient, columns, first, end);
+}
+
+/* |y' - p|^gamma BCE of all entries that are not labelled, each with the weight r_j of its category.
+
+   Returns 0, or 1 if there is not enough memory. Adds to `negative` and `loss`, undivided; `negative` without r_j.
+   `gradient` is divided, and 0 where an entry is labelled. It, `margin` and `focus` may be NULL. A row with a label < 0
+   has negatives only; one with IGNORE is left out. */
+int equigrad_negatives(
+    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale, const float *focus,
+    int is_constant, const float *weight, double divisor, float *gradient, double *negative, double *loss,
+    int64_t num_rows, int64_t num_classes, int num_threads)
+{
+    Sums *sums = calloc(num_threads, sizeof(Sums));
+    double *costs = calloc(num_rows + 1, sizeof(double));
+    int failed = !sums || !costs;
+    float share = (float)(1 / divisor);
+    if (!failed) {
+#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
+        for (int thread = 0; thread < num_threads; thread++) {
+            Sums own = {0};
+            int64_t begin = num_rows * thread / num_threads, end = num_rows * (thread + 1) / num_threads;
+            failed |= !make_sums(&own, num_classes);
+            for (int64_t i = begin; i < end && !failed; i++) {
+                float *row = gradient ? gradient + i * num_classes : own.row;
+                const float *entries = logits + i * stride;
+                int64_t label = labels[i];
+                if (label == IGNORE)
+                    memset(row, 0, num_classes * sizeof(float));
+                else {
+                    int64_t middle = label < 0 ? num_classes : label;
+                    costs[i] = negative_row(
+                        entries, margin, scale, focus, is_constant, weight, share, row, own.columns, 0, middle);
+                    if (label >= 0) {
+                        row[label] = 0;
+                        costs[i] += negative_row(
+                            entries, margin, scale, focus, is_constant, weight, share, row, own.columns, label + 1,
+                            num_classes);
+                    }
+                }
+                if ((i - begin) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
+                    move_columns(&own, num_classes);
+            }
+            sums[thread] = own;
+        }
+        for (int64_t i = 0; i < num_rows && !failed; i++)
+            *loss += costs[i];
+    }
+    if (sums)
+        join(sums, num_threads, failed ? NULL : negative, num_classes);
+    free(costs);
+    return failed;
+}
