@@ -232,14 +232,13 @@ def cross_entropy(
     run = BlockwisePass(logits, divisor, margin, scale, kernels=kernels)
     weight = None if weight is None else run.vector(weight)
     labels = run.flatten(labels)
-    adjust = None
-    if label_margin is not None:
-        adjust = partial(lower_own_logit_, label_margin=run.vector(label_margin))
+    label_margin = None if label_margin is None else run.vector(label_margin)
+    adjust = None if label_margin is None else partial(lower_own_logit_, label_margin=label_margin)
     if is_soft:
         with torch.no_grad():
             add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing, adjust)
-    elif adjust is None and rows.fits(run):
-        rows.add_cross_entropy(run, labels, weight)
+    elif rows.fits(run):
+        rows.add_cross_entropy(run, labels, weight, label_margin)
     else:
         weight = None if weight is None else weight.flatten()
         add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
@@ -321,7 +320,10 @@ def lade_cross_entropy(
     run = BlockwisePass(logits, divisor, margin, kernels=kernels_for(logits.device), wide_gradient=True)
     labels = run.flatten(labels)
     with torch.no_grad():
-        add_cross_entropy(run, run.blocks(), labels, lowest_label=lowest_label)
+        if rows.fits(run):
+            rows.add_cross_entropy(run, labels)
+        else:
+            add_cross_entropy(run, run.blocks(), labels, lowest_label=lowest_label)
         blocks = run.blocks(2)
         add_density_ratio(run, blocks, labels, sum_columns(run, blocks, labels), category_prior, weight, penalty)
     return closed_form().apply(logits, run), run.gradient_sums()

@@ -54,15 +54,18 @@ def check(fused, plain, logits):
 
 @needs_library
 @settings(max_examples=60, deadline=None)
-@given(batches(0), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.5, 20.0]))
-def test_cross_entropy_is_its_formula(batch, has_margin, is_weighted, scale):
-    logits, labels, margin, weight, _ = batch
+@given(batches(0), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.5, 20.0]))
+def test_cross_entropy_is_its_formula(batch, has_margin, is_weighted, has_label_margin, scale):
+    logits, labels, margin, weight, label_margin = batch
     margin, weight = margin.log() if has_margin else 0.0, weight if is_weighted else None
-    fused = functional.cross_entropy(logits, labels, margin, weight=weight, scale=scale, reduction="sum")
-    plain = reference.cross_entropy(scale * logits.double() + margin, labels, weight)
-    gradient, sums = check(fused, plain, logits)
+    label_margin = 20 * label_margin if has_label_margin else None
+    options = {"weight": weight, "label_margin": label_margin, "scale": scale, "reduction": "sum"}
+    fused = functional.cross_entropy(logits, labels, margin, **options)
     own = torch.zeros(logits.shape, dtype=torch.bool)
     own[labels >= 0, labels[labels >= 0]] = True
+    adjusted = scale * logits.double() + margin - (own * label_margin if has_label_margin else 0.0)
+    plain = reference.cross_entropy(adjusted, labels, weight)
+    gradient, sums = check(fused, plain, logits)
     assert_close(sums.positive, (gradient.abs() * own).sum(0), rtol=1e-4, atol=1e-5 * scale)
     assert_close(sums.negative, (gradient.abs() * ~own).sum(0), rtol=1e-4, atol=1e-5 * scale)
 

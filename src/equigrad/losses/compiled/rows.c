@@ -101,8 +101,8 @@ static void join(Sums *sums, int num_threads, double *negative, int64_t num_clas
 
 /* One row; its cost is returned. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
 EACH_ISA static double cross_entropy_row(
-    const float *logits, const float *margin, float scale, int64_t own, double weight, double divisor, float *gradient,
-    float *columns, double *own_gradient, int64_t num_classes)
+    const float *logits, const float *margin, float scale, int64_t own, double own_margin, double weight,
+    double divisor, float *gradient, float *columns, double *own_gradient, int64_t num_classes)
 {
     float peak = -INFINITY;
 #pragma omp simd reduction(max : peak)
@@ -111,8 +111,14 @@ EACH_ISA static double cross_entropy_row(
         gradient[j] = logit;
         peak = logit > peak ? logit : peak;
     }
-    double own_logit = gradient[own];
+    double own_logit = gradient[own] - own_margin;
     gradient[own] = -INFINITY;
+    if (own_margin != 0) {
+        peak = (float)own_logit;
+#pragma omp simd reduction(max : peak)
+        for (int64_t j = 0; j < num_classes; j++)
+            peak = gradient[j] > peak ? gradient[j] : peak;
+    }
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < num_classes; j++) {
@@ -133,14 +139,15 @@ EACH_ISA static double cross_entropy_row(
     return weight * (own_power > 1e-3 ? log1p(others / own_power) : log(total) - (own_logit - peak));
 }
 
-/* Cross-entropy of s z + m against class indices, each sample with the weight of its category.
+/* Cross-entropy of s z + m against class indices, each sample with the weight of its category and with `own_margin` of
+   it taken from its own logit.
 
    Returns 0, or 1 if there is not enough memory. Adds to `positive` and `loss` undivided and to `negative` divided
-   sums. `gradient` is divided; it and `weight` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
+   sums. `gradient` is divided; it, `weight` and `own_margin` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
 int equigrad_cross_entropy(
-    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale, const double *weight,
-    double divisor, float *gradient, double *positive, double *negative, double *loss, int64_t num_rows,
-    int64_t num_classes, int num_threads)
+    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale,
+    const double *own_margin, const double *weight, double divisor, float *gradient, double *positive, double *negative,
+    double *loss, int64_t num_rows, int64_t num_classes, int num_threads)
 {
     Sums *sums = calloc(num_threads, sizeof(Sums));
     double *costs = calloc(2 * num_rows + 1, sizeof(double)), *own_gradients = costs + num_rows;
@@ -157,8 +164,8 @@ int equigrad_cross_entropy(
                     memset(row, 0, num_classes * sizeof(float));
                 else
                     costs[i] = cross_entropy_row(
-                        logits + i * stride, margin, scale, labels[i], weight ? weight[labels[i]] : 1, divisor, row,
-                        own.columns, &own_gradients[i], num_classes);
+                        logits + i * stride, margin, scale, labels[i], own_margin ? own_margin[labels[i]] : 0,
+                        weight ? weight[labels[i]] : 1, divisor, row, own.columns, &own_gradients[i], num_classes);
                 if ((i - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
                     move_columns(&own, num_classes);
             }

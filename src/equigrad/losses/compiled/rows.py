@@ -31,7 +31,7 @@ def _load() -> ctypes.CDLL | None:
             return None
         matrix: list[Any] = [c_void_p, c_int64, c_void_p, c_void_p, c_float]
         outputs: list[Any] = [c_void_p, ctypes.POINTER(c_double), c_int64, c_int64, c_int]
-        loaded.equigrad_cross_entropy.argtypes = [*matrix, c_void_p, c_double, c_void_p, c_void_p, *outputs]
+        loaded.equigrad_cross_entropy.argtypes = [*matrix, c_void_p, c_void_p, c_double, c_void_p, c_void_p, *outputs]
         loaded.equigrad_negatives.argtypes = [*matrix, c_void_p, c_int, c_void_p, c_double, c_void_p, *outputs]
     except (OSError, AttributeError):
         return None
@@ -59,25 +59,26 @@ def fits(run: BlockwisePass) -> bool:
     )
 
 
-def add_cross_entropy(run: BlockwisePass, labels: Tensor, weight: Tensor | None) -> None:
-    """Add samples with class indices; `weight` (C,) weighs them by their category."""
+def add_cross_entropy(
+    run: BlockwisePass, labels: Tensor, weight: Tensor | None = None, label_margin: Tensor | None = None
+) -> None:
+    """Add samples with class indices; `weight` and `label_margin`, (C,) each, are those of a sample's category."""
     assert library is not None
     assert run.margin is not None
     num_rows, num_classes = run.flat.shape
     num_threads = min(torch.get_num_threads(), num_rows, num_rows * num_classes // ELEMENTS_OF_A_THREAD)
     loss, negative = c_double(), torch.zeros_like(run.positive)
     # Copies, where they are any, must live as long as the call.
-    labels, margin, weight = (
-        labels.contiguous(),
-        run.margin.contiguous(),
-        None if weight is None else weight.contiguous(),
-    )
+    labels, margin = labels.contiguous(), run.margin.contiguous()
+    weight = None if weight is None else weight.contiguous()
+    label_margin = None if label_margin is None else label_margin.contiguous()
     failed = library.equigrad_cross_entropy(
         run.flat.data_ptr(),
         run.flat.stride(0),
         labels.data_ptr(),
         margin.data_ptr(),
         run.scale,
+        None if label_margin is None else label_margin.data_ptr(),
         None if weight is None else weight.data_ptr(),
         run.stored_divisor,
         None if run.gradient is None else run.gradient.data_ptr(),
