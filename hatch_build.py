@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ class CompiledRows(BuildHookInterface):
         """Called by hatchling before it packs the files."""
         if self.target_name == "wheel" and compile_library(Path(self.root, "src/equigrad/losses/compiled/rows.c")):
             build_data["pure_python"] = False
-            build_data["infer_tag"] = True
+            # Of no version of Python: the library knows nothing of it.
+            build_data["tag"] = f"py3-none-{re.sub('[-.]', '_', sysconfig.get_platform())}"
 
 
 def compile_library(source: Path) -> bool:
