@@ -106,6 +106,28 @@ def test_a_loss_trains_the_same_with_and_without_the_library(name, monkeypatch):
 
 
 @needs_library
+@pytest.mark.parametrize("shape", [(3, 5, 7, 9), (2, 70, 65), (1, 3, 1), (4, 1, 130), (2, 300, 40, 20)])
+@pytest.mark.parametrize("loss_class", [equigrad.SoftmaxEqualizationLoss, equigrad.EqualizedFocalLoss])
+def test_maps_are_the_rows_of_their_positions(loss_class, shape):
+    generator = torch.Generator().manual_seed(0)
+    num_classes = shape[1]
+    maps = torch.randn(shape, generator=generator)
+    labels = torch.randint(num_classes, (shape[0], *shape[2:]), generator=generator)
+    labels[torch.rand(labels.shape, generator=generator) < 0.2] = IGNORE
+    results = []
+    for logits in (maps, maps.movedim(1, -1).reshape(-1, num_classes)):
+        loss = loss_class(num_classes)
+        loss.statistics.positive.fill_(1.0)
+        loss.statistics.negative.copy_(torch.linspace(1, 9, num_classes))
+        logits = logits.clone().requires_grad_()
+        value = loss(logits, labels if logits.dim() > 2 else labels.flatten())
+        value.backward()
+        gradient = logits.grad.movedim(1, -1).reshape(-1, num_classes) if logits.dim() > 2 else logits.grad
+        results.append((value.detach(), gradient, loss.statistics.positive, loss.statistics.negative))
+    assert_close(results[0], results[1], rtol=1e-6, atol=1e-9)
+
+
+@needs_library
 @pytest.mark.parametrize("loss", [equigrad.SoftmaxEqualizationLoss(300), equigrad.EqualizedFocalLoss(300)])
 def test_threads_share_the_rows(loss):
     results, threads = [], torch.get_num_threads()
