@@ -23,10 +23,4 @@ if TYPE_CHECKING:
         check as check,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "accumulation": ["BatchPerStep"],
-            "five_checks": ["CheckReport", "CheckResult", "HostRun", "NotApplicable", "check"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)
