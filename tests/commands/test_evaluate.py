@@ -76,7 +76,7 @@ def test_ranks_tell_once_why_they_cannot_evaluate(run, tmp_path):
 )
 def test_a_wrong_number_is_refused(option, value, message, run):
     done = equigrad("evaluate", run, option, value)
-    assert done.code == 1
+    assert done.code == 2
     assert message in done.err
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from equigrad.errors import UsageError
+
 if TYPE_CHECKING:
     from equigrad.tasks.comparison.sources import NamedFiles
 
@@ -69,5 +71,5 @@ def checked_task(name: str | None) -> Any:
     from equigrad.tasks.comparison.sources import TASKS
 
     if name is not None and name not in TASKS:
-        raise ValueError(f"--task {name}: expected one of {', '.join(TASKS)}{nearest(name, TASKS)}")
+        raise UsageError(f"--task {name}: expected one of {', '.join(TASKS)}{nearest(name, TASKS)}")
     return name

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from equigrad.commands import detections
 from equigrad.commands.unfinished_runs import note_unfinished
+from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import metric_line
 
@@ -41,21 +42,21 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun starts one process for each rank
     is_variant = bool(parsed.set) or parsed.best
     if is_variant != (parsed.output is not None):
-        raise ValueError(
+        raise UsageError(
             "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
         )
     if parsed.annotations is not None:
         if is_variant:
-            raise ValueError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
+            raise UsageError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
         if parsed.batch_size is not None or parsed.workers is not None:
-            raise ValueError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
+            raise UsageError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
         if is_first:
             detections.evaluate_file(parsed, command)
         return
     if parsed.run.suffix == ".json":
-        raise ValueError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
+        raise UsageError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
     if parsed.norcal is not None:
-        raise ValueError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
+        raise UsageError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
     read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.analysis import Evaluation
     from equigrad.engine import one_voice

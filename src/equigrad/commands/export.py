@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import printable
 
@@ -45,7 +46,7 @@ def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
     if parsed.image_size and min(parsed.image_size) < 1:
-        raise ValueError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
+        raise UsageError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
     recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
     is_open = isinstance(recipe, SegmentationRecipe) and parsed.image_size is None
     takes = "some minutes for images of any size, less with --image-size HEIGHT WIDTH" if is_open else "up to a minute"

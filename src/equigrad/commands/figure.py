@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.errors import UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,7 +52,7 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train what is missing, and draw."""
     output = parsed.output or parsed.folder / parsed.scale / f"{parsed.name}.png"
     if parsed.name == "grad_ob" and parsed.runs:
-        raise ValueError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
+        raise UsageError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
     if parsed.name == "vis_od":
         _check_images(parsed.images)  # before anything is trained
     if parsed.threshold is not None:
@@ -73,7 +74,7 @@ def _check_images(folder: Path | None) -> None:
     from equigrad.commands.prediction.inputs import inputs_of
 
     if folder is None:
-        raise ValueError("vis_od needs --images FOLDER")
+        raise UsageError("vis_od needs --images FOLDER")
     if not folder.exists():
         raise ValueError(f"{folder}: no such file or folder")
     if all(one.is_video for one in inputs_of([folder])):

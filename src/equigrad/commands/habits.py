@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES
 
 _SIZE = "--image-size PIXELS, where the recipe has it, as all of own_data do"
@@ -68,4 +69,4 @@ def check_habits(recipe: str, assignments: Sequence[str]) -> None:
     words = [assignment.partition("=")[0] for assignment in assignments]
     for word in words if recipe.partition(":")[0] in MODULES else ():
         if word in HABITS and word != "data":  # which is a setting too
-            raise ValueError(f"--set {word}: no such setting; here: {HABITS[word]}")
+            raise UsageError(f"--set {word}: no such setting; here: {HABITS[word]}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.errors import UsageError
 from equigrad.recipes.names import TABLE_NAMES, check_table_name
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
     for word in words:
         if word not in known:
             labels = "; ".join(dict.fromkeys(row.label for row in rows))
-            raise ValueError(f"--rows {word}: no such row; the table has {labels}{nearest(word, known)}")
+            raise UsageError(f"--rows {word}: no such row; the table has {labels}{nearest(word, known)}")
     return [row for row in rows if row.label in words or row.recipe.method in words]
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
 from equigrad.engine import EngineError
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES, check_recipe_name
 from equigrad.run_files import RECIPE, read_recipe
 from equigrad.settings import choices_of, differences, from_json, nearest, override, parse_text, to_json
@@ -181,7 +182,7 @@ def recipe_function(name: str) -> Callable[..., Recipe]:
         hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
         if module_name not in MODULES and _is_hidden(module_name):
             hint = f"; {module_name} is another module, which is found first: rename {module_name}.py"
-        raise ValueError(f"recipe {name!r}: no such recipe{hint}")
+        raise UsageError(f"recipe {name!r}: no such recipe{hint}")
     return found[function_name]
 
 
