@@ -50,7 +50,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise EngineError(f"{file}: not JSON ({one_line(error)})") from None
     if not isinstance(content, dict) or "format" not in content:
-        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained anew")
+        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained again")
     if content["format"] != FORMAT:
         raise EngineError(f"{file}: format {content['format']!r} is not known here, expected {FORMAT}")
     if not isinstance(content.get("starts"), list) or not isinstance(content.get("settings"), dict):

@@ -112,7 +112,7 @@ def test_an_interrupted_and_a_killed_comparison_go_on(photos, tmp_path):
     words = ["compare", photos, "--methods", "ce,softmax_eql", "--seeds", "2", "--epochs", "2", "--folder", out, *TINY]
     words = [str(word) for word in words]
     assert run_program(compare_and_stop, words, signal.SIGINT, 1, output=printed) == 3, printed.read_text()
-    assert "equigrad: stopped; the same command goes on" in printed.read_text()
+    assert "equigrad: stopped; the same command continues" in printed.read_text()
     first = evaluations(out)
     assert run_program(compare_and_stop, words, signal.SIGKILL, 3, output=printed) == -signal.SIGKILL
     kept = evaluations(out)

@@ -63,7 +63,7 @@ class CategoryResult:
     Args:
         name: shown on the page.
         count: of training samples, in whatever unit the task counts.
-        metrics: fractions in [0, 1] by name; None where the test set cannot tell.
+        metrics: fractions in [0, 1] by name; None where the test set has no samples.
         group: by frequency, such as "rare"; None in all categories stands for many, medium and few by count.
         num_test: test samples (images, pixels or objects); None if unknown.
     """
@@ -82,7 +82,7 @@ class Evaluation:
         {"result": {"AP": 0.255, "APr": 0.177},
          "categories": [{"name": "aerosol_can", "count": 109, "group": "frequent", "AP": 0.31}, …]}
 
-    Metrics are fractions in [0, 1], written with a decimal point, or null where the test set cannot tell. In a category
+    Metrics are fractions in [0, 1], written with a decimal point, or null where the test set has none. In a category
     every such field is a metric; text and other whole numbers than `count` and `num_test` are left to other readers.
 
     Args:

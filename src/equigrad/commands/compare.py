@@ -33,7 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="methods on your own data, with spread, and one sentence of advice",
         description="Measure methods on your own data. Images with one or several categories each are compared on the "
         "features of a frozen backbone, in minutes; --trained trains whole models, and is how objects and label maps "
-        "are compared. If it is stopped, the same command goes on.",
+        "are compared. If it is stopped, the same command continues.",
     )
     parser.add_argument(
         "data", type=Path, metavar="DATA", help="folder, list or CSV file of images, COCO or LVIS file, label maps"
@@ -81,7 +81,7 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         except KeyboardInterrupt:
             is_complete = False
         if not is_complete:
-            print("equigrad: stopped; the same command goes on", file=sys.stderr)
+            print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED
         shown = {name: methods[name] for name in compared}
         print("", write_results(folder, shown, parsed.seeds, printable(parsed.data.name), command), "", sep="\n")

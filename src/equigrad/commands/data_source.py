@@ -55,7 +55,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="what the paths of a list of images start from")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="images of a COCO or LVIS file")
     parser.add_argument("--names", type=Path, metavar="FILE", help="names of the categories of label maps")
-    parser.add_argument("--task", help="what to learn, if the data does not tell")
+    parser.add_argument("--task", help="what to learn, where the data allows several tasks")
 
 
 def named_files(parsed: argparse.Namespace) -> "NamedFiles":

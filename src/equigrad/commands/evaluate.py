@@ -16,7 +16,7 @@ from equigrad.terminal import metric_line
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad evaluate RUN`."""
     parser = commands.add_parser("evaluate", help="the task's metrics with the paper's groups")
-    parser.add_argument("run", type=Path, metavar="RUN", help="of `train`, or any tool's detections (.json)")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or any tool's detections (.json)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics as one object")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     parser.add_argument(

@@ -14,7 +14,7 @@ FORMATS = ("onnx", "torch_export", "torchscript")
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad export RUN`."""
     parser = commands.add_parser("export", help="a file to deploy, checked against the run")
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--format", required=True, choices=FORMATS, help="torchscript is for programs that need it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="by default `model` in RUN")
     parser.add_argument("--force", action="store_true", help="replace a file that is there already")

@@ -61,7 +61,7 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         check_threshold(parsed.threshold)
     runs = {folder.name: folder for folder in parsed.runs} or _trained(parsed, command)
     if runs is None:
-        print("equigrad: stopped; the same command goes on", file=sys.stderr)
+        print("equigrad: stopped; the same command continues", file=sys.stderr)
         return STOPPED
     output.parent.mkdir(parents=True, exist_ok=True)
     draw = {"grad_ob": _grad_ob, "vis_balance_ratio": _vis_balance_ratio, "vis_od": _vis_od}

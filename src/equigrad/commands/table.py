@@ -24,7 +24,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "table",
         help="a table of the paper: published beside ours; without NAME, all with their state",
         description="Train the missing rows of a table of the paper, and write it as Markdown, CSV and a page. "
-        "If it is stopped, the same command goes on; rows that tables share are trained once.",
+        "If it is stopped, the same command continues; rows that tables share are trained once.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="label of the table in the paper, or `all`")
     parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
@@ -78,7 +78,7 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
         outcome = train_missing(runs, folder / "runs", jobs=jobs, command=command, labels=labels)
         if outcome.stopped:
-            print("equigrad: stopped; the same command goes on", file=sys.stderr)
+            print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED
         failures = outcome.failures
     output = TableOutput(parsed.output or folder, parsed.scale, _repeated(parsed), versions())

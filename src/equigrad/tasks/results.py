@@ -27,7 +27,7 @@ class EvaluationResult:
     """A finished evaluation, the same on every rank.
 
     Args:
-        metrics: with the paper's names; nan where the test set cannot tell.
+        metrics: with the paper's names; nan where the test set has none.
         categories: a row for each category.
         arrays: more to keep in `predictions/test.npz`.
     """

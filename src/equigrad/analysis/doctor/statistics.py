@@ -75,7 +75,7 @@ def _stuck(gathered: Gathered) -> Finding | None:
     if len(ratio) == 2 or end >= _STUCK_RATIO:
         return None
     if len(ratio) == 1:
-        evidence = f"median {end:.2g}; a later checkpoint, or the run, tells whether it rises"
+        evidence = f"median {end:.2g}; a later checkpoint, or the run, shows whether it rises"
         return Finding("note", "ratio_low", "the gradient ratio is near 0", evidence, gathered.tail_remedy)
     middle = _median(ratio[len(ratio) // 2])
     if end > 1.1 * middle:
@@ -123,7 +123,7 @@ def polluted(evidence: str) -> Finding:
         "statistics_polluted",
         "the statistics hold more than the training: batches of a validation were probably added",
         evidence,
-        "evaluate with model.eval() and torch.no_grad(), or with another loss object; then train anew",
+        "evaluate with model.eval() and torch.no_grad(), or with another loss object; then train again",
     )
 
 
