@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from equigrad.analysis.history import CategoryResult, Evaluation, Floats
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 from equigrad.analysis.paired_differences import Differences, Quantity, paired_differences
+from equigrad.analysis.snapshots import Floats
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equigrad.analysis.history import (
-    CategoryResult,
-    Floats,
-    Ints,
-    RecognitionOverTime,
-    RunHistory,
-    StatisticsOverTime,
-)
+from equigrad.analysis.evaluation_file import CategoryResult
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.snapshots import Floats, Ints, RecognitionOverTime, StatisticsOverTime
 from equigrad.run_files import EVALUATION, STATISTICS
 
 # Okabe and Ito's colours, distinct for every kind of colour vision; report/page.css has the same, lighter in dark mode.

@@ -171,7 +171,7 @@ def _labels(plan: "Mapping[TableRow, Sequence[PlannedRun]]") -> dict[str, str]:
 def _result(
     row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path, elsewhere: "Mapping[str, Mapping[str, float]]"
 ) -> "ResultRow":
-    from equigrad.analysis.history import Evaluation
+    from equigrad.analysis.evaluation_file import Evaluation
     from equigrad.analysis.paper_table import ResultRow
 
     results: dict[int, Mapping[str, float | None]] = {}

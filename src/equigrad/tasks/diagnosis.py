@@ -19,7 +19,9 @@ from equigrad.analysis.doctor.settings import compensates, loss_of, settings_fin
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.doctor.tail_remedy import tail_remedy
-from equigrad.analysis.history import Json, RunHistory, StatisticsOverTime
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.json_files import Json
+from equigrad.analysis.snapshots import StatisticsOverTime
 from equigrad.data.detection.checks import check_detection, check_test_set
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.findings import Finding as DataFinding, errors

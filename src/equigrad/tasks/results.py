@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.analysis.report import write_report
 from equigrad.evaluation.detection.prediction_shards import remove_shards
 from equigrad.files import write_atomically

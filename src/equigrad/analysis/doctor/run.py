@@ -12,7 +12,9 @@ from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_f
 from equigrad.analysis.doctor.tail import Tail
 from equigrad.analysis.doctor.tail_remedy import tail_remedy
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
-from equigrad.analysis.history import Floats, Json, RunHistory
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.json_files import Json
+from equigrad.analysis.snapshots import Floats
 from equigrad.files import try_lock
 from equigrad.run_files import LOCK, standing, unfinished_note
 

@@ -4,7 +4,7 @@ Settings are the JSON of `recipe.json`, so that nothing the file names has to be
 """
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.history import Json
+from equigrad.analysis.json_files import Json
 
 TRAIN_AGAIN = "equigrad train …"
 """Stands in a remedy for the command of the run; what changes follows as `--set NAME=VALUE …` and ends the remedy."""

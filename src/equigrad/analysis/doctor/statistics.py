@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.history import Floats, Ints, StatisticsOverTime
+from equigrad.analysis.snapshots import Floats, Ints, StatisticsOverTime
 
 _STUCK_RATIO = 0.05
 _NUM_NAMED = 3

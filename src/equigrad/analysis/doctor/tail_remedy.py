@@ -1,7 +1,7 @@
 """What does more for the rare categories of a run than its settings did, as far as docs/evidence/advice.md shows it."""
 
 from equigrad.analysis.doctor.settings import TRAIN_AGAIN, compensates, loss_of, part
-from equigrad.analysis.history import Json
+from equigrad.analysis.json_files import Json
 
 _STRENGTHS = {
     "softmax_eql": ("SoftmaxEql", ("prior_power=1",)),
