@@ -39,24 +39,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate a run on its test set, or detections against their annotations."""
+    _check_words(parsed)
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun starts one process for each rank
-    is_variant = bool(parsed.set) or parsed.best
-    if is_variant != (parsed.output is not None):
-        raise UsageError(
-            "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
-        )
     if parsed.annotations is not None:
-        if is_variant:
-            raise UsageError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
-        if parsed.batch_size is not None or parsed.workers is not None:
-            raise UsageError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
         if is_first:
             detections.evaluate_file(parsed, command)
         return
-    if parsed.run.suffix == ".json":
-        raise UsageError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
-    if parsed.norcal is not None:
-        raise UsageError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
     read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.analysis import Evaluation
     from equigrad.engine import one_voice
@@ -70,7 +58,7 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if is_first:
         note_unfinished([parsed.run])
     with one_voice():
-        if is_variant:
+        if parsed.output is not None:
             result = evaluate_variant(parsed.run, recipe, folder, command, best=parsed.best)
         else:
             result = evaluate_run(folder, recipe, command)
@@ -84,6 +72,24 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if parsed.csv:
         write_table(result.categories, parsed.csv)
     print(metric_line(result.metrics))
+
+
+def _check_words(parsed: argparse.Namespace) -> None:
+    """Refuse options of runs for detections in a file, and the reverse."""
+    is_variant = bool(parsed.set) or parsed.best
+    if is_variant != (parsed.output is not None):
+        raise UsageError(
+            "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
+        )
+    if parsed.annotations is None:
+        if parsed.run.suffix == ".json":
+            raise UsageError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
+        if parsed.norcal is not None:
+            raise UsageError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
+    elif is_variant:
+        raise UsageError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
+    elif parsed.batch_size is not None or parsed.workers is not None:
+        raise UsageError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
 
 
 def _speed_settings(parsed: argparse.Namespace) -> list[str]:
