@@ -94,7 +94,7 @@ def standing(folder: Path) -> Standing | None:
 
 
 def unfinished_note(folder: Path) -> str | None:
-    """One line on a run that has steps left, with the command that goes on; None for any other folder."""
+    """One line on a run that has steps left, with the command that continues it; None for any other folder."""
     found = standing(folder)
     if found is None or found.step >= found.last_step:
         return None

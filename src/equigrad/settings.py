@@ -73,9 +73,9 @@ def from_json(kind: Any, content: Any, path: str = "") -> Any:
 
 
 def override(settings: Settings, assignments: Iterable[str], *, more_names: Iterable[str] = ()) -> Settings:
-    """The settings with all of `path.to.field=value` applied at once; of two for the same field, the later wins.
+    """The settings with all of `path.to.field=value` applied together; of two for the same field, the later wins.
 
-    At once, because a dataclass may refuse one of two fields that belong together.
+    Together, because a dataclass may refuse one of two fields that belong together.
 
     Args:
         settings: to change.

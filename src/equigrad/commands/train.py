@@ -84,7 +84,7 @@ def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> N
 
 
 def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
-    """Train, and say how it went beside what was published."""
+    """Train, and print the result beside the published one."""
     if parsed.recipe is None:
         if not parsed.help:
             parsed.parser.error("the following arguments are required: RECIPE")

@@ -1,4 +1,4 @@
-"""Five checks that a loss with statistics acts in a training loop, the same for every host library."""
+"""Five checks that a loss with statistics works in a training loop, the same for every host library."""
 
 import copy
 import pickle

@@ -1,7 +1,7 @@
 r"""The plain formula of every loss: a few lines of ordinary, differentiable PyTorch each.
 
 This is the definition. The fused passes behind `functional` compute the same numbers faster, and the tests compare them
-with what stands here. It is also what a loss returns with `reduction="none"`, and the way to second derivatives.
+with these formulas. It is also what a loss returns with `reduction="none"`, and the way to second derivatives.
 
     values = reference.sigmoid_equalization(logits, labels, positive_weight, negative_weight)
 

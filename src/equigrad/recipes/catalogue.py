@@ -34,7 +34,7 @@ MAY_CHANGE = (
     "training.schedule",
     "training.statistics_every",
 )
-"""Settings that a resumed run may have otherwise, besides the paths of its data; a longer schedule goes on further."""
+"""Settings that may differ in a resumed run, besides the paths of its data; a longer schedule trains further."""
 
 
 class NamedRecipe(NamedTuple):
@@ -79,7 +79,7 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
 
 
 def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
-    """The recipe of a run that goes on, from its folder; EngineError if the name or an assignment asks for another."""
+    """The recipe of a resumed run, from its folder; EngineError if the name or an assignment asks for another."""
     check_links(folder)
     content = read_recipe(folder)
     if content.get("recipe") != name:
