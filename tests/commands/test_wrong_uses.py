@@ -33,6 +33,7 @@ USAGE = [  # words and what the line must say; these never come as far as import
     ("export RUN --format tflite", "invalid choice: 'tflite' (choose from"),
     ("compare photos --seeds two", "argument --seeds: expected a whole number from 1, got 'two'"),
     ("compare photos --output mine", "here: --folder FOLDER says where it goes"),
+    ("figure", "required: NAME; see"),
     ("recipes tiny", "unknown: tiny; see `equigrad recipes --help`"),
     ("data", "required: COMMAND"),
     ("data count photos", "invalid choice: 'count' (choose from"),

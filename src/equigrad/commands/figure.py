@@ -32,7 +32,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "two runs in some images. Runs that are not named are trained as for `equigrad table`.",
     )
     parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="runs to compare, instead of the paper's")
+    parser.add_argument(
+        "runs", nargs="*", type=Path, default=[], metavar="RUN", help="runs to compare, instead of the paper's"
+    )
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
     parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: so many images (4)")
     parser.add_argument(

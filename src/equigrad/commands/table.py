@@ -51,9 +51,7 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train the missing rows and write the tables, or list all tables."""
     if parsed.name not in (None, "all"):
         check_table_name(parsed.name)  # before torch is imported, which takes seconds
-    from equigrad.commands.version import versions
     from equigrad.recipes.table_rows import rows_of_table
-    from equigrad.tasks.paper_tables.output import TableOutput
     from equigrad.tasks.paper_tables.planning import in_order
     from equigrad.tasks.paper_tables.running import train_missing
     from equigrad.tasks.paper_tables.written_results import written_results
@@ -81,6 +79,23 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED
         failures = outcome.failures
+    _write(parsed, rows, plan, elsewhere)
+    if failures:
+        raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
+    return None
+
+
+def _write(
+    parsed: argparse.Namespace,
+    rows: "Mapping[str, Sequence[TableRow]]",
+    plan: "Mapping[TableRow, Sequence[PlannedRun]]",
+    elsewhere: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Write every table from the runs that are there, and print it."""
+    from equigrad.commands.version import versions
+    from equigrad.tasks.paper_tables.output import TableOutput
+
+    folder = parsed.folder / parsed.scale
     output = TableOutput(parsed.output or folder, parsed.scale, _repeated(parsed), versions())
     results = {
         name: [_result(row, plan[row], folder / "runs", elsewhere) for row in members] for name, members in rows.items()
@@ -89,9 +104,6 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         print(output.write(name, members))
     if len(results) > 1:
         print(output.write_summary(results))
-    if failures:
-        raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
-    return None
 
 
 def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
