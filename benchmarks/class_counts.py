@@ -3,7 +3,7 @@
     python benchmarks/class_counts.py
     python benchmarks/class_counts.py --page docs/evidence/class_counts.md
 
-A row takes seconds of one core. Rows are kept in `runs/class_counts`: the same command goes on where it was stopped.
+A row takes seconds of one core. Rows are kept in `runs/class_counts`: the same command continues where it was stopped.
 """
 
 from pathlib import Path

@@ -3,7 +3,7 @@
     python benchmarks/confounds.py
     python benchmarks/confounds.py --page docs/evidence/confounds.md
 
-A row takes a second of one core. Rows are kept in `runs/confounds`: the same command goes on where it was stopped.
+A row takes a second of one core. Rows are kept in `runs/confounds`: the same command continues where it was stopped.
 """
 
 from collections.abc import Mapping

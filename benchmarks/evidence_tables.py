@@ -15,7 +15,7 @@ import numpy as np
 
 from equigrad.analysis.compared_methods import CATEGORY_MEAN
 from equigrad.analysis.compared_tables import as_markdown, difference_and_margin
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.files import write_atomically
 from equigrad.tasks.comparison.rows import ComparisonFolder
 

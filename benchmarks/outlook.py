@@ -28,7 +28,7 @@ from torch import Tensor
 
 from equigrad.analysis.doctor.outlook import POINTS_PER_TENFOLD, SPREAD, Record, forecast
 from equigrad.analysis.doctor.tail import Tail
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.analysis.paired_differences import Floats, Quantity, paired_differences
 from equigrad.cli import main as equigrad
 from equigrad.data.feature_cache import FeatureDataset, cache_features

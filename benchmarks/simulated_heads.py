@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import equigrad
-from equigrad.analysis.history import CategoryResult, Evaluation
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 from equigrad.data.frequency import Counts
 from equigrad.labels import BACKGROUND
 from equigrad.models.detection.two_stage.roi_scores import SoftmaxBackgroundScores

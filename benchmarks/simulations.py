@@ -11,7 +11,7 @@ from evidence_tables import MEASURES, Record, Table, fill_page, finished_seeds, 
 from made_features import Drawn, Mixture
 from simulated_heads import Head, measure
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.evaluation.tables import write_table
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.analysis.pictures.overlays import draw_overlays
 from equigrad.data.segmentation.data import SegmentationData
 from equigrad.tasks.run_folder import recipe_of_run

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from segmentation_overlays import trained
 from torch import Tensor
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 
 GROUPS = ("head", "medium", "tail")
 

@@ -407,9 +407,6 @@ PAGES: dict[str, PageSetup] = {
     "docs/integrations/hf_detection.md": PageSetup(needs=["transformers"]),
     "docs/integrations/mmdet.md": PageSetup(write=provide_operators, needs=["mmdet"]),
     "docs/integrations/ultralytics.md": PageSetup(write=write_scenes, needs=["ultralytics"]),
-    "docs/how_it_works.md": PageSetup(
-        not_run={"python benchmarks/indicators.py": "sixteen runs, half an hour of one core"},
-    ),
     "docs/losses.md": PageSetup(names=calibration_names),
     "docs/openimages.md": PageSetup(write=write_openimages),
     "docs/own_data.md": PageSetup(
@@ -463,7 +460,11 @@ PAGES: dict[str, PageSetup] = {
     "docs/evidence/advice.md": PageSetup(write=write_compared, shorter={"equigrad compare ": COMPARED_IMAGES}),
     "docs/evidence/class_counts.md": PageSetup(write=copy_evidence),
     "docs/evidence/classification.md": PageSetup(write=write_caltech),
+    "docs/evidence/compare.md": PageSetup(write=write_compared, shorter={"equigrad compare ": COMPARED_IMAGES}),
     "docs/evidence/confounds.md": PageSetup(write=copy_evidence),
+    "docs/evidence/indicators.md": PageSetup(
+        not_run={"python benchmarks/indicators.py": "sixteen runs, half an hour of one core"},
+    ),
     "docs/evidence/one_stage.md": PageSetup(
         shorter={"equigrad train glyph_objects:": GLYPH_OBJECTS, "python examples/seed_table.py": ["--metrics", "AP"]},
         before=second_seeds,

@@ -22,7 +22,7 @@ ALLOWED = {
     "errors": {"terminal"},
     "arrays": {"errors"},
     "run_files": {"errors"},
-    "settings": {"terminal"},
+    "settings": {"errors", "terminal"},
     "statistics": set(),
     "losses": {"labels", "statistics"},
     "meter": {"files", "labels", "losses", "statistics"},
@@ -43,7 +43,7 @@ ALLOWED = {
     },
     # Settings only: a recipe names parts of tasks, and values of the engine and of models that are settings themselves.
     "recipes": {
-        *("engine", "run_files", "settings", "tasks"),
+        *("engine", "errors", "run_files", "settings", "tasks"),
         "models.backbones.resnets.TORCHVISION",
         "models.detection.pyramids.feature_pyramid.ExtraLevels",
         "models.detection.two_stage.roi_sampling.RoISampler",

@@ -17,7 +17,10 @@ from equigrad.cli import _parser, main
 from equigrad.recipes.catalogue import load_recipe
 from scripts import ROOT, run_script
 
-FILES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FILES = [
+    *(ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
@@ -189,3 +192,12 @@ def test_links_between_pages_lead_somewhere(page):
             linked = page.parent / target if target else page
             assert linked.exists(), target
             assert not anchor or anchor in anchors_of(linked), f"{target}#{anchor}"
+
+
+def test_the_entries_list_every_page_and_every_example():
+    linked = {
+        name: re.findall(r"\]\(([^)#]+\.(?:md|py))", (ROOT / name / "README.md").read_text())
+        for name in ("docs", "examples")
+    }
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= set(linked["docs"])
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} <= set(linked["examples"])

@@ -3,7 +3,7 @@ import json
 import numpy as np
 from examples.seed_table import main
 
-from equigrad.analysis.history import CategoryResult, Evaluation
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 
 
 def write_run(folder, rare_ap, ratio=None):

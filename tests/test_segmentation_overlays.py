@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.cli import main
 from scripts import run_script
 

@@ -18,6 +18,7 @@ from equigrad import (
     copy_statistics,
     one_batch,
 )
+from equigrad.statistics import find_statistics
 from losses.gradients import gradient_sums
 
 
@@ -55,6 +56,12 @@ def test_reset_forgets_everything():
     statistics.update(torch.ones(1), torch.ones(1))
     statistics.reset()
     assert statistics.positive.item() == statistics.negative.item() == 0
+
+
+def test_statistics_are_found_wherever_they_are():
+    criterion = SigmoidEqualizationLoss(3)
+    model = nn.ModuleDict({"head": nn.ModuleDict({"criterion": criterion}), "body": nn.Linear(1, 1)})
+    assert find_statistics(model) == {"head.criterion.statistics": criterion.statistics}
 
 
 def test_updates_leave_no_graph():

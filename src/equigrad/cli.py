@@ -19,10 +19,10 @@ from equigrad.commands import (
     table,
     train,
 )
-from equigrad.commands.exit_codes import FAILED, STOPPED
+from equigrad.commands.exit_codes import FAILED, STOPPED, WRONG_USAGE
 from equigrad.commands.parser import OneLineParser
 from equigrad.commands.version import ShowVersion
-from equigrad.errors import one_line
+from equigrad.errors import UsageError, one_line
 
 _TRAIN_EXTRA = [
     "contourpy",
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (ValueError, OSError) as error:  # EngineError is a ValueError
         print(f"equigrad: {one_line(error)}", file=sys.stderr)
-        return FAILED
+        return WRONG_USAGE if isinstance(error, UsageError) else FAILED
     except KeyboardInterrupt:
         print("equigrad: interrupted", file=sys.stderr)
         return STOPPED

@@ -9,6 +9,10 @@ class EngineError(ValueError):
     """Training cannot start or go on; the message is one clear line, to be shown without a traceback."""
 
 
+class UsageError(ValueError):
+    """A command has a wrong word, such as an option or a setting that does not exist."""
+
+
 def one_line(error: BaseException) -> str:
     """An error's text without line breaks and other control characters.
 

@@ -1,4 +1,4 @@
-"""Labels that are not a category; every part of the package means the same by them."""
+"""Labels that are not a category, with one meaning in the whole package."""
 
 BACKGROUND = -1
 """A sample without category: a negative of every category (sigmoid losses only)."""

@@ -50,7 +50,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise EngineError(f"{file}: not JSON ({one_line(error)})") from None
     if not isinstance(content, dict) or "format" not in content:
-        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained anew")
+        raise EngineError(f"{file}: no format version; runs of earlier versions must be trained again")
     if content["format"] != FORMAT:
         raise EngineError(f"{file}: format {content['format']!r} is not known here, expected {FORMAT}")
     if not isinstance(content.get("starts"), list) or not isinstance(content.get("settings"), dict):
@@ -94,7 +94,7 @@ def standing(folder: Path) -> Standing | None:
 
 
 def unfinished_note(folder: Path) -> str | None:
-    """One line on a run that has steps left, with the command that goes on; None for any other folder."""
+    """One line on a run that has steps left, with the command that continues it; None for any other folder."""
     found = standing(folder)
     if found is None or found.step >= found.last_step:
         return None

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 
+from equigrad.errors import UsageError
 from equigrad.terminal import printable
 
 Settings = TypeVar("Settings")
@@ -72,9 +73,9 @@ def from_json(kind: Any, content: Any, path: str = "") -> Any:
 
 
 def override(settings: Settings, assignments: Iterable[str], *, more_names: Iterable[str] = ()) -> Settings:
-    """The settings with all of `path.to.field=value` applied at once; of two for the same field, the later wins.
+    """The settings with all of `path.to.field=value` applied together; of two for the same field, the later wins.
 
-    At once, because a dataclass may refuse one of two fields that belong together.
+    Together, because a dataclass may refuse one of two fields that belong together.
 
     Args:
         settings: to change.
@@ -88,7 +89,7 @@ def override(settings: Settings, assignments: Iterable[str], *, more_names: Iter
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
         if not separator or not path:
-            raise ValueError(f"--set {assignment}: expected field=value")
+            raise UsageError(f"--set {assignment}: expected field=value")
         texts[path] = text
     known = itertools.chain(more_names, (setting.path for setting in list_settings(settings)))  # read on errors only
     changed: Settings = _replace(settings, texts, "", known)
@@ -135,7 +136,7 @@ def parse_text(text: str, kind: Any, path: str) -> Any:
             return _parse_as(text, option)
         except (ValueError, KeyError, TypeError):
             continue
-    raise ValueError(f"--set {path}={text}: expected {describe(kind)}{nearest(text, choices_of(kind))}")
+    raise UsageError(f"--set {path}={text}: expected {describe(kind)}{nearest(text, choices_of(kind))}")
 
 
 def describe(kind: Any) -> str:
@@ -177,12 +178,12 @@ def _replace(settings: Any, texts: Mapping[str, str], prefix: str, known: Iterab
         return settings
     if not _is_settings(type(settings)):
         path = f"{prefix}{next(iter(texts))}"
-        raise ValueError(f"--set {path}: {prefix.rstrip('.')} is {settings!r}, which has no fields to set")
+        raise UsageError(f"--set {path}: {prefix.rstrip('.')} is {settings!r}, which has no fields to set")
     kinds, values = typing.get_type_hints(type(settings)), dict[str, Any]()
     for name in dict.fromkeys(path.partition(".")[0] for path in texts):
         if name not in {field.name for field in dataclasses.fields(settings)}:
             path = next(path for path in texts if path.partition(".")[0] == name)
-            raise ValueError(f"--set {prefix}{path}: {_no_field(name, settings)}{nearest(f'{prefix}{path}', known)}")
+            raise UsageError(f"--set {prefix}{path}: {_no_field(name, settings)}{nearest(f'{prefix}{path}', known)}")
         value = getattr(settings, name)
         if name in texts:
             value = _assigned(value, texts[name], kinds[name], f"{prefix}{name}")
@@ -192,7 +193,7 @@ def _replace(settings: Any, texts: Mapping[str, str], prefix: str, known: Iterab
         return dataclasses.replace(settings, **values)
     except (TypeError, ValueError) as error:  # what the dataclass itself refuses
         given = " ".join(f"--set {prefix}{path}={text}" for path, text in texts.items())
-        raise ValueError(f"{given}: {error}") from error
+        raise UsageError(f"{given}: {error}") from error
 
 
 def _no_field(name: str, settings: Any) -> str:
@@ -211,7 +212,7 @@ def _assigned(old: Any, text: str, kind: Any, path: str) -> Any:
             try:
                 return option(**known)
             except TypeError as error:
-                raise ValueError(f"--set {path}={text}: {error}") from error
+                raise UsageError(f"--set {path}={text}: {error}") from error
     return parse_text(text, kind, path)
 
 

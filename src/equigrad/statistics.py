@@ -336,6 +336,11 @@ def one_batch(
             part.add_batch(batch.calls, micro_batches=micro_batches)
 
 
+def find_statistics(module: nn.Module) -> dict[str, GradientStatistics]:
+    """The gradient statistics in a loss or model, by path."""
+    return {path: part for path, part in module.named_modules() if isinstance(part, GradientStatistics)}
+
+
 @torch.no_grad()
 def copy_statistics(source: nn.Module, target: nn.Module) -> None:
     """Give a module the gradient statistics of another of the same kind, such as a model and its averaged copy.
@@ -347,9 +352,7 @@ def copy_statistics(source: nn.Module, target: nn.Module) -> None:
         source: a loss, or a model that holds some.
         target: with as many statistics, in the same order and of the same sizes; a wrapper around them does not matter.
     """
-    sources, targets = (
-        [part for part in module.modules() if isinstance(part, GradientStatistics)] for module in (source, target)
-    )
+    sources, targets = (list(find_statistics(module).values()) for module in (source, target))
     sizes = [[part.num_classes for part in parts] for parts in (sources, targets)]
     if sizes[0] != sizes[1]:
         raise ValueError(

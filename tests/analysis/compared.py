@@ -3,7 +3,7 @@
 import numpy as np
 
 from equigrad.analysis.compared_methods import ComparedMethods
-from equigrad.analysis.history import CategoryResult, Evaluation
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 
 GROUPS = ("Many", "Medium", "Few")
 

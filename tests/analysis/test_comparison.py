@@ -68,14 +68,11 @@ def test_runs_with_nothing_to_show_are_refused(tmp_path):
         compare([])
 
 
-def test_statistics_of_a_chosen_path_are_shown(tmp_path):
+def test_the_first_of_several_statistics_is_shown(tmp_path):
     first, second = statistics([1.0] * 6), statistics([0.5] * 6)
     both = {**first, **{name.replace(PATH, "second"): array for name, array in second.items()}}
     run = load(tmp_path / "run", statistics=both)
     assert compare([run]).runs[0].statistics.ratio[-1, 0] == 1
-    assert compare([run], "second").runs[0].statistics.ratio[-1, 0] == 0.5
-    with pytest.raises(ValueError, match="statistics_path must be one of"):
-        compare([run], "third")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
-import json
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
-from analysis.run_folders import NAMES, PATH, STEPS, evaluation, recipe, statistics, write_run
-from equigrad.analysis.history import CategoryResult, Evaluation, RunHistory
+from analysis.run_folders import PATH, STEPS, evaluation, recipe, statistics, write_run
+from equigrad.analysis.evaluation_file import CategoryResult
+from equigrad.analysis.history import RunHistory
 
 
 def test_a_run_is_read_with_everything_it_left(tmp_path):
@@ -16,12 +14,6 @@ def test_a_run_is_read_with_everything_it_left(tmp_path):
     np.testing.assert_allclose(run.statistics[PATH].positive[-1], [100, 90, 60, 40, 10, 1])
     assert run.evaluation.result["APr"] == 0.01
     assert run.evaluation.categories[0] == CategoryResult("person", 900, {"AP": 0.6}, "frequent")
-
-
-def test_the_ratio_is_unknown_until_a_negative_gradient_arrives(tmp_path):
-    ratio = RunHistory.load(write_run(tmp_path / "run")).statistics[PATH].ratio
-    assert np.isnan(ratio[0]).all()
-    np.testing.assert_allclose(ratio[-1], [1, 0.9, 0.6, 0.4, 0.1, 0.01])
 
 
 def test_a_resumed_run_names_all_its_commands(tmp_path):
@@ -128,80 +120,6 @@ def test_garbage_is_never_more_than_one_line(tmp_path, name, content):
     assert "\n" not in str(error.value)
 
 
-def test_a_cut_statistics_file_is_refused(tmp_path):
-    folder = write_run(tmp_path / "run")
-    whole = (folder / "statistics.npz").read_bytes()
-    for size in range(1, len(whole), 97):
-        (folder / "statistics.npz").write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=r"statistics\.npz"):
-            RunHistory.load(folder)
-
-
-class Trap:
-    def __reduce__(self):
-        return (pytest.fail, ("unpickled",))
-
-
-def test_nothing_is_unpickled(tmp_path):
-    folder = write_run(tmp_path / "run")
-    trap = np.array([Trap()], dtype=object)
-    np.savez(folder / "statistics.npz", steps=np.array([1]), **{f"{PATH}.positive": trap, f"{PATH}.negative": trap})
-    with pytest.raises(ValueError, match="plain arrays"):
-        RunHistory.load(folder)
-
-
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="nowhere: no such run"):
         RunHistory.load(tmp_path / "nowhere")
-
-
-def test_an_evaluation_is_read_as_it_was_saved(tmp_path):
-    rows = (
-        CategoryResult("a", 200, {"IoU": 0.5, "accuracy": None}, "head"),
-        CategoryResult("b", 1, {"IoU": 1.0}, "tail"),
-    )
-    saved = Evaluation({"mIoU": 0.75, "mAcc": None}, rows)
-    saved.save(tmp_path)
-    assert Evaluation.load(tmp_path) == saved
-    assert [file.name for file in tmp_path.iterdir()] == ["evaluation.json"]
-
-
-def test_groups_by_count_where_the_file_has_none(tmp_path):
-    Evaluation({"Overall": 0.5}, tuple(CategoryResult(str(n), n, {}) for n in (101, 20, 19))).save(tmp_path)
-    assert [category.group for category in Evaluation.load(tmp_path).categories] == ["many", "medium", "few"]
-
-
-@dataclass
-class Row:
-    name: str
-    count: int
-    group: str
-    num_test: int
-    accuracy: float
-    confused_with: str
-
-
-def test_rows_of_an_evaluator_become_categories_with_their_metrics(tmp_path):
-    rows = [Row("a", 9, "Few", 1, 0.25, "b"), Row("b", 200, "Many", 0, float("nan"), "")]
-    made = Evaluation.from_rows({"Overall": 0.25, "Medium": float("nan")}, rows)
-    assert made.result == {"Overall": 0.25, "Medium": None}
-    assert [dict(category.metrics) for category in made.categories] == [{"accuracy": 0.25}, {"accuracy": None}]
-    made.save(tmp_path)
-    assert Evaluation.load(tmp_path) == made
-
-
-@pytest.mark.parametrize("name", ["num_test", "num_pixels", "num_instances"])
-def test_the_test_samples_of_a_category_are_kept_whatever_they_are(tmp_path, name):
-    rows = [{"name": "cat", "count": 3, "group": "few", name: 7, "accuracy": 0.5}]
-    Evaluation.from_rows({"Overall": 0.5}, rows).save(tmp_path)
-    (category,) = Evaluation.load(tmp_path).categories
-    assert category.num_test == 7
-    assert category.metrics == {"accuracy": 0.5}
-
-
-def test_text_and_whole_numbers_of_a_category_are_left_to_other_readers(tmp_path):
-    content = evaluation([0.5] * 6)
-    content["categories"][0] |= {"num_test": 40, "confused_with": "car"}
-    (tmp_path / "evaluation.json").write_text(json.dumps(content))
-    assert dict(Evaluation.load(tmp_path).categories[0].metrics) == {"AP": 0.5}
-    assert [category.name for category in Evaluation.load(tmp_path).categories] == list(NAMES)

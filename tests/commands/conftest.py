@@ -1,10 +1,9 @@
-import signal
-
 import pytest
 
 from commands.running_commands import SHORT_RUN, equigrad
 from equigrad.tasks.classification.data import GlyphImages
 from images_on_disk import write_images
+from stopping_glyphs import load_stopping
 
 
 @pytest.fixture(scope="session")
@@ -28,20 +27,7 @@ def photos(tmp_path):
 
 @pytest.fixture
 def stopping_glyphs():
-    """Reading the glyphs of a training brings a SIGTERM, as a scheduler would send it; `undo()` ends that."""
-    load = GlyphImages.load
-
-    def load_stopping(images):
-        train_set, test_set = load(images)
-        plain = train_set.transform
-
-        def transform(image):
-            signal.raise_signal(signal.SIGTERM)
-            return plain(image)
-
-        train_set.transform = transform
-        return train_set, test_set
-
+    """Reading the glyphs of a training brings a SIGTERM; `undo()` ends that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GlyphImages, "load", load_stopping)
         yield patch

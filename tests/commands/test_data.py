@@ -157,7 +157,7 @@ def test_a_published_list_is_recognised_by_its_name_and_totals(tmp_path):
 
 def test_a_split_that_cifar_does_not_have_is_refused(photos):
     done = equigrad("data", "counts", photos / "train", "--split", "val")
-    assert (done.code, "--split: expected train or test" in done.err) == (1, True)
+    assert (done.code, "--split: expected train or test" in done.err) == (2, True)
 
 
 def test_checks_and_counts_start_without_torch(tmp_path):

@@ -83,14 +83,14 @@ def test_norcal_lowers_the_scores_of_frequent_categories(tmp_path, annotations, 
     ],
 )
 def test_norcal_of_detections_says_what_it_lacks(annotations, predictions, capsys, words, message):
-    assert main(["evaluate", str(predictions), "--annotations", str(annotations), *words]) == 1
+    assert main(["evaluate", str(predictions), "--annotations", str(annotations), *words]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
 
 
 def test_detections_without_annotations_are_asked_for_them(predictions, capsys):
-    assert main(["evaluate", str(predictions)]) == 1
+    assert main(["evaluate", str(predictions)]) == 2
     assert "--annotations FILE" in capsys.readouterr().err
 
 

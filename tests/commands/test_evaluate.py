@@ -76,7 +76,7 @@ def test_ranks_tell_once_why_they_cannot_evaluate(run, tmp_path):
 )
 def test_a_wrong_number_is_refused(option, value, message, run):
     done = equigrad("evaluate", run, option, value)
-    assert done.code == 1
+    assert done.code == 2
     assert message in done.err
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_number_is_refused(option, value, message, run):
     [
         ("{", "not JSON"),
         ("[]", "no format version"),
-        ('{"recipe": "tiny:ce", "set": []}', "no format version; runs of earlier versions must be trained anew"),
+        ('{"recipe": "tiny:ce", "set": []}', "no format version; runs of earlier versions must be trained again"),
         ('{"format": 99}', "format 99 is not known here, expected 2"),
         ('{"format": 2, "starts": []}', "expected the fields starts and settings"),
         ('{"format": 2, "starts": [], "settings": {"type": "Method"}}', "settings: expected ClassificationRecipe or"),

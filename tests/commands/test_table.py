@@ -144,7 +144,7 @@ def test_full_scale_says_what_it_needs_and_refuses_to_start_without_it(tmp_path)
 )
 def test_wrong_words_are_one_line(words, message, tmp_path):
     done = equigrad("table", *words, folder=tmp_path)
-    assert done.code == 1
+    assert done.code == 2
     assert done.err.count("\n") == 1
     assert message in done.err
 

@@ -156,7 +156,7 @@ def test_epochs_are_an_argument_where_the_recipe_has_it(help_of):
     ],
 )
 def test_a_mistake_gets_one_line_with_the_nearest_right_word(words, message, tmp_path, capsys):
-    assert train(*words, "--run", tmp_path / "run") == 1
+    assert train(*words, "--run", tmp_path / "run") == 2
     line = one_line(capsys)
     assert line.startswith("equigrad: ")
     assert message in line

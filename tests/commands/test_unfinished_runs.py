@@ -50,7 +50,7 @@ def test_a_new_training_in_its_folder_is_told_to_resume(stopped):
     assert done.code == 1
     assert done.err == (
         f"equigrad: the run folder {stopped} is not empty: its run is not finished, step 1 of 4; "
-        "--resume goes on, or choose another with --run\n"
+        "--resume continues, or choose another with --run\n"
     )
 
 
@@ -86,7 +86,7 @@ def test_ctrl_c_during_the_evaluation_of_a_training_stops_it_and_nothing_is_lost
     assert "stopped at step 4 of 4 during the evaluation; to go on: equigrad train tiny:softmax_eql" in done.out
     assert not (folder / "evaluation.json").exists()
     refused = equigrad(*words, settings=settings)
-    assert "its run is not finished, step 4 of 4, without its evaluation; --resume goes on" in refused.err
+    assert "its run is not finished, step 4 of 4, without its evaluation; --resume continues" in refused.err
     stopping_test_images.undo()
     assert equigrad(*words, "--resume", settings=settings).code == 0
     assert (folder / "evaluation.json").read_text() == (run / "evaluation.json").read_text()

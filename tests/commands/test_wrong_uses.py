@@ -33,13 +33,14 @@ USAGE = [  # words and what the line must say; these never come as far as import
     ("export RUN --format tflite", "invalid choice: 'tflite' (choose from"),
     ("compare photos --seeds two", "argument --seeds: expected a whole number from 1, got 'two'"),
     ("compare photos --output mine", "here: --folder FOLDER says where it goes"),
+    ("figure", "required: NAME; see"),
     ("recipes tiny", "unknown: tiny; see `equigrad recipes --help`"),
     ("data", "required: COMMAND"),
     ("data count photos", "invalid choice: 'count' (choose from"),
     ("data long-tail photos", "required: --output"),
     ("demo --epochs few", "argument --epochs: invalid int value: 'few'"),
 ]
-FAILURES = [
+WORDS = [  # that fit the command, but no recipe, setting, table or use of it
     ("train tiny", "tiny has tiny:ce, tiny:softmax_eql"),
     ("train tiny:sofmax_eql", "did you mean tiny:softmax_eql"),
     ("train own:recipe", "no module 'own', in the current folder or installed"),
@@ -54,6 +55,29 @@ FAILURES = [
     ("train tiny:ce --lr nan", "training.optimizer.lr=nan: expected a number"),
     ("train tiny:ce --workers -1", "num_workers must be 0 or more, got -1"),
     ("train tiny:ce --epochs 0", "a training has a positive length, got epochs=0"),
+    (
+        "train own_data:classification --image-size 0 --set data.train=photos",
+        "image_size=0: expected 16 pixels or more",
+    ),
+    ("train own_data:classification --frozen all", "frozen=all: expected one of auto, none, lower, backbone"),
+    (
+        "train own_data:detection --detector atss --method sigmoid_eql --set data.test=none",
+        "goes with detector=faster_rcnn or mask_rcnn",
+    ),
+    ("train tiny:ce --set training.optimizer=Adam", "expected SGD or AdamW; did you mean AdamW?"),
+    ("train own_data:detection --set training.schedule.length=3", "length=3: expected EnoughSteps"),
+    ("train tiny:ce --set training.schedule.warmup.unit=share", "a share of the training, in [0, 1], got 40"),
+    ("table s_efect", "did you mean s_effect?"),
+    ("evaluate RUN --set method=norcal", "--set and --output FOLDER go together"),
+    ("evaluate found.json", "detections are evaluated against their annotations: --annotations FILE"),
+    ("evaluate found.json --annotations objects.json --workers 2", "--workers are for the model of a run"),
+    ("evaluate found.json --annotations objects.json --norcal 1", "--train-annotations FILE"),
+    ("predict RUN photos --set precision=64", "precision=64: expected one of 32, bf16, fp16"),
+    ("recipes --check tiny:nothing", "tiny has tiny:ce, tiny:softmax_eql"),
+    ("data check photos --labels photos", "--labels needs --names FILE"),
+    ("demo --epochs 0", "a training has a positive length"),
+]
+FAILURES = [
     ("train tiny:ce --run file.txt", "the run folder file.txt is a file"),
     ("train tiny:softmax_eql --run RUN", "its run is finished, step "),
     ("train own_data:classification", "name yours with --set data.train=…"),
@@ -62,11 +86,6 @@ FAILURES = [
         "with --set data.test=…",
     ),
     ("train own_data:detection --set data.train=gone.json", "gone.json: no such file or folder"),
-    (
-        "train own_data:classification --image-size 0 --set data.train=photos",
-        "image_size=0: expected 16 pixels or more",
-    ),
-    ("train own_data:classification --frozen all", "frozen=all: expected one of auto, none, lower, backbone"),
     (
         "train own_data:classification --set data.train=objects.json --set data.test=none",
         "own_data:detection trains on",
@@ -81,14 +100,7 @@ FAILURES = [
         "train own_data:detection --set data.train=objects.json --set data.test=none --set data.images=photos",
         "test set",
     ),
-    (
-        "train own_data:detection --detector atss --method sigmoid_eql --set data.test=none",
-        "goes with detector=faster_rcnn or mask_rcnn",
-    ),
     ("train own_data:multi_label --set data.train=photos --set data.test=none", "photos/labels.csv: no such file"),
-    ("train tiny:ce --set training.optimizer=Adam", "expected SGD or AdamW; did you mean AdamW?"),
-    ("train own_data:detection --set training.schedule.length=3", "length=3: expected EnoughSteps"),
-    ("train tiny:ce --set training.schedule.warmup.unit=share", "a share of the training, in [0, 1], got 40"),
     (
         "train own_data:classification --set data.train=nested --set data.test=none",
         "the categories, name nested/photos",
@@ -107,7 +119,6 @@ FAILURES = [
     ("data convert yolo yolo/data.yaml new.json", "`equigrad data convert yolo yolo objects.json`"),
     ("data check settings.yaml", "`equigrad data check FOLDER`"),
     ("data check nested", "1 kind of fault would make training or evaluation wrong"),
-    ("table s_efect", "did you mean s_effect?"),
     ("train own_data:semantic_segmentation --set data.images=gone", "name yours with --set data.images=…"),
     ("train own_data:multi_label --set data.train=gone.csv", "name yours with --set data.train=…"),
     ("compare gone", "gone: no such file or folder of data"),
@@ -117,13 +128,9 @@ FAILURES = [
     ("doctor gone", "gone: no such data, run or checkpoint"),
     ("evaluate gone", "gone: no such run; expected a folder that `equigrad train` made"),
     ("evaluate photos", "photos: not the folder of a run, it has no recipe.json"),
-    ("evaluate RUN --set method=norcal", "--set and --output FOLDER go together"),
-    ("evaluate found.json", "detections are evaluated against their annotations: --annotations FILE"),
     ("evaluate gone.json --annotations objects.json", "gone.json: No such file or directory"),
     ("evaluate found.json --annotations gone.json", "gone.json: no such annotation file"),
     ("evaluate found.json --annotations half.json", "half.json: not a complete JSON file, it ends at byte 1"),
-    ("evaluate found.json --annotations objects.json --workers 2", "--workers are for the model of a run"),
-    ("evaluate found.json --annotations objects.json --norcal 1", "--train-annotations FILE"),
     ("evaluate found.json --annotations objects.json --iou-type segm", "evaluate boxes (bbox) instead"),
     ("evaluate found.json --annotations objects.json --json file.txt/result.json", "file.txt"),
     ("predict gone photos", "gone: no such run"),
@@ -135,18 +142,14 @@ FAILURES = [
     ("predict RUN photos --annotations objects.json", "gives the image ids for --json FILE, which is missing"),
     ("predict RUN photos --batch-size 0", "--batch-size must be at least 1, got 0"),
     ("predict RUN photos --limit 5", "--limit is for runs of detectors"),
-    ("predict RUN photos --set precision=64", "precision=64: expected one of 32, bf16, fp16"),
     ("report gone", "gone: no such run"),
     ("report RUN --output photos", "photos: Is a directory"),
-    ("recipes --check tiny:nothing", "tiny has tiny:ce, tiny:softmax_eql"),
     ("data counts gone", "gone: no such list, folder or file of images"),
     ("data counts empty", "expected one folder of images for each category"),
     ("data counts not.zip", "not.zip: not a zip archive"),
-    ("data check photos --labels photos", "--labels needs --names FILE"),
     ("data long-tail photos --output file.txt", "file.txt exists; --force replaces it"),
     ("data stats gone.json", "gone.json: no such annotation file"),
     ("data convert yolo empty out.json", "name the folder that has the folders images and labels"),
-    ("demo --epochs 0", "a training has a positive length"),
     ("demo --folder file.txt", "file.txt"),
 ]
 # What no user should read: numbers of system errors, addresses of objects, temporary files, tracebacks.
@@ -186,7 +189,7 @@ def files_of(folder):
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
-        *((words, message, WRONG_USAGE) for words, message in USAGE),
+        *((words, message, WRONG_USAGE) for words, message in USAGE + WORDS),
         *((words, message, FAILED) for words, message in FAILURES),
     ],
 )
@@ -204,7 +207,7 @@ def test_a_wrong_use_gets_one_line_with_the_remedy_and_changes_nothing(words, me
 
 
 def test_there_are_forty_wrong_uses_of_all_commands():
-    uses = [words.split() for words, _ in USAGE + FAILURES]
+    uses = [words.split() for words, _ in USAGE + WORDS + FAILURES]
     assert len(uses) >= 40
     commands = {words[0] for words in uses if words}
     assert commands >= {"train", "evaluate", "predict", "report", "recipes", "data", "demo"}

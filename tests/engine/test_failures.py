@@ -31,7 +31,7 @@ def test_a_killed_rank_ends_the_others_with_one_line_that_names_it(options, tmp_
     codes, (line,) = outcome(ranks, output)
     assert codes == [1, 1, -signal.SIGKILL]
     assert line.startswith(f"error: rank 2 (process {ranks[2].pid} on ")
-    assert line.endswith(") has died; --resume goes on without loss")
+    assert line.endswith(") has died; --resume continues without loss")
 
 
 def test_a_rank_that_fails_speaks_for_itself_and_the_others_are_silent(options, tmp_path):

@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from equigrad import GradientStatistics, SigmoidEqualizationLoss
-from equigrad.engine.statistics_history import (
-    StatisticsHistory,
-    find_statistics,
-    tail_and_head_ratio,
-    tail_and_head_won,
-)
+from equigrad.engine.statistics_history import StatisticsHistory, tail_and_head_ratio, tail_and_head_won
 from equigrad.meter import Recognition
 from equigrad.meter.watched_losses import WatchedLosses
 
@@ -21,10 +16,6 @@ from equigrad.meter.watched_losses import WatchedLosses
 @pytest.fixture
 def model():
     return nn.ModuleDict({"head": nn.ModuleDict({"criterion": SigmoidEqualizationLoss(3)}), "body": nn.Linear(1, 1)})
-
-
-def test_statistics_are_found_wherever_they_are(model):
-    assert list(find_statistics(model)) == ["head.criterion.statistics"]
 
 
 def test_snapshots_become_rows_and_a_resumed_run_forgets_those_after_its_checkpoint(model, tmp_path):

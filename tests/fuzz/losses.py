@@ -10,29 +10,18 @@ A failure is printed as the smallest case that still fails. To run it again:
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from tests.fuzz.losses_cases import Batch, LossCase, draw_case, draw_poisoned, make_batch, simpler
 from tests.fuzz.losses_misuse import MISUSES, illegal_option, spoil
 from tests.fuzz.losses_oracle import Expected, category_loss, counts_of, expect
-from tests.fuzz.summary import Summary
+from tests.fuzz.summary import Outcome, Summary
 from torch import Tensor
 
 import equigrad
 
 __all__ = ["LossCase", "check", "run", "run_poisoned"]
-
-
-class Outcome(NamedTuple):
-    """How a case went: "right", "refused" or what is wrong, in a few words that stay the same when it shrinks."""
-
-    verdict: str
-    detail: str = ""
-
-    @property
-    def is_failure(self) -> bool:
-        return self.verdict not in ("right", "refused")
 
 
 def run(cases: int, seed: int) -> Summary:

@@ -114,13 +114,16 @@ TESTED = {
             equigrad.FocalEqualizationLoss,
             {"focus": non_negative, "positive_balance": optional(fraction), **SIGMOID_WEIGHTS},
         ),
-        Tested(equigrad.GradientBlockingLoss, {"threshold": non_negative}, "category_frequency"),
+        Tested(equigrad.GradientBlockingLoss, {"threshold": non_negative}, "category_frequency", takes_targets=True),
         Tested(
             equigrad.FederatedLoss,
             {"num_sampled": one_of(0, 1, 3, 50), "power": non_negative, "seed": one_of(0, 1, -5, 2**40)},
             "category_counts",
+            takes_targets=True,
         ),
-        Tested(equigrad.EffectiveClassMarginLoss, {"background_ratio": positive}, "category_counts"),
+        Tested(
+            equigrad.EffectiveClassMarginLoss, {"background_ratio": positive}, "category_counts", takes_targets=True
+        ),
         Tested(
             equigrad.CrossEntropyLoss,
             {"weight": optional(weights), "label_smoothing": below_one},

@@ -194,13 +194,13 @@ def steepness_of_quality(inputs: Inputs, focus: float) -> float:
 
 
 def gradient_blocking(inputs: Inputs, loss: nn.Module, category_frequency: Any, threshold: float) -> Formula:
-    z, labels, _, ignore_index, _ = inputs
+    z, labels, quality, ignore_index, _ = inputs
     is_rare = (vector_of(category_frequency) < threshold).double()
-    return reference.gradient_blocking(z, labels, is_rare, ignore_index=ignore_index), 1.0
+    return reference.gradient_blocking(z, labels, is_rare, quality, ignore_index=ignore_index), 1.0
 
 
 def federated(inputs: Inputs, loss: Any, category_counts: Any, num_sampled: int = 50, **options: Any) -> Formula:
-    z, labels, _, ignore_index, _ = inputs
+    z, labels, quality, ignore_index, _ = inputs
     is_sampled = copy.deepcopy(loss).train(inputs.is_training).sample_categories(z, labels)
     _, y, _ = reference.samples(z, labels, ignore_index)
     is_present = y.flatten(0, -2).any(0)
@@ -210,16 +210,16 @@ def federated(inputs: Inputs, loss: Any, category_counts: Any, num_sampled: int 
         assert is_sampled[is_present].all(), "S lacks a category of the batch"
     else:
         assert is_sampled.all(), "S is not every category in evaluation"
-    return reference.federated(z, labels, is_sampled, ignore_index=ignore_index), 1.0
+    return reference.federated(z, labels, is_sampled, quality, ignore_index=ignore_index), 1.0
 
 
 def effective_class_margin(
     inputs: Inputs, loss: nn.Module, category_counts: Any, background_ratio: float = 6.3313
 ) -> Formula:
-    z, labels, _, ignore_index, _ = inputs
+    z, labels, quality, ignore_index, _ = inputs
     positive = at_least_one(category_counts)
     negative = positive.sum() * (1 + background_ratio) - positive
-    values = reference.effective_class_margin(z, labels, positive, negative, ignore_index=ignore_index)
+    values = reference.effective_class_margin(z, labels, positive, negative, quality, ignore_index=ignore_index)
     return values, 4.0 * (1 + greatest((negative / positive).log()))
 
 

@@ -13,25 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.fuzz.readers_mutations import mutated
 from tests.fuzz.readers_subjects import SUBJECTS, Subject
-from tests.fuzz.summary import Summary
+from tests.fuzz.summary import Outcome, Summary
 
 MAX_SECONDS = 2.0  # of the processor; the YAML parser takes one to find that a file is nested too deeply
 _SHRINKING_SECONDS = 10.0  # for making a failing file smaller
-
-
-class Outcome(NamedTuple):
-    """How a case went: "right", "refused" or what is wrong, in words that stay the same when the file gets smaller."""
-
-    verdict: str
-    detail: str = ""
-
-    @property
-    def is_failure(self) -> bool:
-        return self.verdict not in ("right", "refused")
 
 
 class Example:

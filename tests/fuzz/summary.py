@@ -1,6 +1,18 @@
 """What a fuzzer found."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Outcome(NamedTuple):
+    """How a case went: "right", "refused" or what is wrong, in a few words that stay the same when it shrinks."""
+
+    verdict: str
+    detail: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        return self.verdict not in ("right", "refused")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from losses.all_losses import CASES
 from losses.kernels.batches import in_layout
 
 # Random numbers of the host decide what they count: not to be captured in a CUDA graph.
-DRAWING = ["federated", "BAGS"]
+DRAWING = ["federated", "federated of qualities", "BAGS"]
 CAPTURABLE = [name for name in CASES if name not in DRAWING]
 EQUALIZATION = ["Sigmoid-EQL", "Softmax-EQL", "EFL", "EQFL"]
 

@@ -68,6 +68,11 @@ CASES = {
     "EQFL": Case(equigrad.EqualizedQualityFocalLoss, (4,), takes_quality=True),
     "BCE of qualities": Case(equigrad.BinaryCrossEntropyLoss, takes_quality=True),
     "Sigmoid-EQL of qualities": Case(equigrad.SigmoidEqualizationLoss, (4,), takes_quality=True),
+    "Grad-Blocking of qualities": Case(
+        equigrad.GradientBlockingLoss, (FREQUENCY,), {"threshold": 0.05}, takes_quality=True
+    ),
+    "federated of qualities": Case(equigrad.FederatedLoss, (COUNTS,), {"num_sampled": 2}, takes_quality=True),
+    "ECM of qualities": Case(equigrad.EffectiveClassMarginLoss, (COUNTS,), takes_quality=True),
     "VFL": Case(equigrad.VarifocalLoss, takes_quality=True),
     "VFL, constant weight": Case(equigrad.VarifocalLoss, options={"constant_weight": True}, takes_quality=True),
     "EVFL": Case(equigrad.EqualizedVarifocalLoss, (4,), takes_quality=True),

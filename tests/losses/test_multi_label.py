@@ -558,7 +558,7 @@ def test_ecm_of_large_half_precision_logits_is_finite(label):
     ("targets", "normalizer", "message"),
     [
         (torch.tensor([0, 1]), -1.0, "normalizer must be finite and > 0"),
-        (torch.full((2, 4), 0.5), None, "multi-label targets must be 0 or 1"),
+        (torch.full((2, 4), 1.5), None, r"soft targets must be within \[0, 1\]"),
     ],
 )
 def test_a_refused_call_of_the_federated_loss_does_not_use_up_random_numbers(targets, normalizer, message):

@@ -2,12 +2,14 @@
 
 import inspect
 import math
+import re
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+import equigrad
 from equigrad import BACKGROUND, IGNORE
 from equigrad.losses import reference
 from losses.gradients import one_hot
@@ -186,6 +188,14 @@ def test_the_quality_focal_loss_has_a_derivative_where_the_quality_is_met(focus)
     (gradient,) = torch.autograd.grad(value.sum(), logits)
     assert_close(value, tensor(0.0))
     assert_close(gradient, torch.zeros_like(logits))
+
+
+def test_every_loss_has_its_formula():
+    bases = {"CategoryLoss", "EqualizationLoss"}
+    losses = {name for name in equigrad.__all__ if name.endswith("Loss")} - bases
+    assert len(losses) >= 20
+    formulas = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Loss")).lower() for name in losses}
+    assert formulas | {"objectness"} <= vars(reference).keys()
 
 
 def test_every_formula_says_which_loss_it_is():

@@ -13,7 +13,10 @@ from equigrad import BACKGROUND
 from losses.all_losses import CASES
 
 WITH_STATISTICS = ["Sigmoid-EQL of qualities", "EQFL", "EVFL", "EVFL, constant weight"]
-NAMES = ["BCE of qualities", "QFL", "VFL", "VFL, constant weight", "VFL, plain positives", *WITH_STATISTICS]
+NAMES = [
+    *("BCE of qualities", "Grad-Blocking of qualities", "federated of qualities", "ECM of qualities"),
+    *("QFL", "VFL", "VFL, constant weight", "VFL, plain positives", *WITH_STATISTICS),
+]
 LN2 = math.log(2)
 soft_losses = pytest.mark.parametrize("name", NAMES)
 equalization_losses = pytest.mark.parametrize("name", WITH_STATISTICS)

@@ -218,7 +218,7 @@ def test_nothing_that_a_received_run_names_is_imported_or_called(segmentation, t
     monkeypatch.chdir(tmp_path)
     for more in ([], ["--set", "method=ce"]):
         status = main(["predict", str(folder), "image.png", "--force", *more])
-        assert capsys.readouterr().err.count("equigrad: ") == status <= 1
+        assert capsys.readouterr().err.count("equigrad: ") == bool(status)
     with contextlib.suppress(EngineError):
         resumed_recipe(folder, "tiny:segmentation", ["method=softmax_eql"])
     assert not (tmp_path / "hacked").exists()
@@ -231,7 +231,7 @@ def test_what_returns_no_recipe_is_not_called_even_if_the_user_names_it(segmenta
     victim = tmp_path / "hacked"
     folder = received(segmentation, tmp_path / "run", set=["url=data:,x", f"dst={victim}"])
     line = {"train": ["train", name], "evaluate": ["evaluate", str(folder), "--recipe", name]}[command]
-    assert main(line) == 1
+    assert main(line) == 2
     assert f"recipe '{name}': no such recipe" in capsys.readouterr().err
     assert not victim.exists()
 
@@ -253,21 +253,26 @@ def test_a_recipe_of_the_current_folder_is_used_when_the_user_names_it(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "message"),
+    ("file", "text", "message", "code"),
     [
-        ("mine_broken.py", "def recipe(:\n", "mine_broken.py, line 1: invalid syntax"),
-        ("mine_needs.py", "import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'"),
-        ("colorsys.py", "def recipe(): ...\n", "colorsys is another module, which is found first: rename colorsys.py"),
-        ("mine_other.py", "def recipe() -> int: ...\n", "no such recipe; mine_other has no recipes"),
+        ("mine_broken.py", "def recipe(:\n", "mine_broken.py, line 1: invalid syntax", 1),
+        ("mine_needs.py", "import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'", 1),
+        (
+            "colorsys.py",
+            "def recipe(): ...\n",
+            "colorsys is another module, which is found first: rename colorsys.py",
+            2,
+        ),
+        ("mine_other.py", "def recipe() -> int: ...\n", "no such recipe; mine_other has no recipes", 2),
     ],
 )
 def test_what_is_wrong_with_a_module_of_the_current_folder_is_said_in_one_line(
-    tmp_path, monkeypatch, capsys, file, text, message
+    tmp_path, monkeypatch, capsys, file, text, message, code
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / file).write_text(text)
-    assert main(["train", f"{file.removesuffix('.py')}:recipe"]) == 1
+    assert main(["train", f"{file.removesuffix('.py')}:recipe"]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from equigrad.engine.statistics_history import find_statistics
 from equigrad.recipes.glyph_objects import mask_rcnn, one_stage
 from equigrad.recipes.methods.one_stage import DenseMethodName
 from equigrad.recipes.methods.two_stage import METHODS, RoIMethodName
+from equigrad.statistics import find_statistics
 from equigrad.tasks.categories import TrainedCategories
 from equigrad.tasks.detection.run import build_model
 from equigrad.tasks.methods import LinearClassifier

@@ -67,9 +67,6 @@ def test_one_annotation_file_is_enough(files, capsys):
         ({"images": "empty"}, [], "1.png: no such image"),
         ({"test": "other.json"}, [], "categories must be those of"),
         ({"train": "broken.json"}, [], "broken.json"),
-        ({}, ["data.imges=photos"], "no field 'imges' in data, which may have train, test, images"),
-        ({}, ["method=elf"], "--set method=elf: expected none or one of bce, fl, fl_eql, efl, qfl, eqfl"),
-        ({}, ["preprocessing.short=big"], "short=big: expected a whole number, several with commas between them"),
         ({}, ["backbone.weights=nowhere.pth"], "nowhere.pth: no such weight file"),
     ],
 )
@@ -82,6 +79,19 @@ def test_a_mistake_gets_one_line_that_names_it(data, settings, line, files, caps
     assert len(told.splitlines()) == 1
     assert told.startswith("equigrad: ")
     assert line in told
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("data.imges=photos", "no field 'imges' in data, which may have train, test, images"),
+        ("method=elf", "--set method=elf: expected none or one of bce, fl, fl_eql, efl, qfl, eqfl"),
+        ("preprocessing.short=big", "short=big: expected a whole number, several with commas between them"),
+    ],
+)
+def test_a_wrong_setting_is_wrong_usage(setting, line, files, capsys):
+    assert train(files, setting) == 2
+    assert line in capsys.readouterr().err
 
 
 def test_the_defaults_are_two_stages_on_an_imagenet_backbone():

@@ -27,18 +27,18 @@ def test_masks_are_learnt_from_one_file_and_a_folder(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("setting", "message", "code"),
     [
-        ("data.train=nowhere.json", "nowhere.json: no such file or folder; name yours with --set data.train=…"),
-        ("data.images=nowhere", "nowhere: no such file or folder; name yours with --set data.images=…"),
-        ("data.pictures=here", "no field 'pictures' in data, which may have train, test, images"),
-        ("method=efl", "expected one of ce, "),
+        ("data.train=nowhere.json", "nowhere.json: no such file or folder; name yours with --set data.train=…", 1),
+        ("data.images=nowhere", "nowhere: no such file or folder; name yours with --set data.images=…", 1),
+        ("data.pictures=here", "no field 'pictures' in data, which may have train, test, images", 2),
+        ("method=efl", "expected one of ce, ", 2),
     ],
 )
-def test_a_mistake_with_masks_is_named_in_one_line(tmp_path, capsys, setting, message):
+def test_a_mistake_with_masks_is_named_in_one_line(tmp_path, capsys, setting, message, code):
     write_own(tmp_path / "own")
     files = [f"data.train={tmp_path}/own/train.json", "data.test=none", f"data.images={tmp_path}/own/images"]
-    assert train("instance_segmentation", tmp_path, *files, setting) == 1
+    assert train("instance_segmentation", tmp_path, *files, setting) == code
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error

@@ -60,4 +60,4 @@ def test_a_refused_setting_does_not_import_torch(words, tmp_path):
         "print(code, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1 False", done.stderr
+    assert done.stdout.strip() == "2 False", done.stderr

@@ -262,18 +262,18 @@ def detections(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "code"),
     [
-        (["--set", "method=norcal"], "--set and --output FOLDER go together"),
-        (["--output", "elsewhere"], "--set and --output FOLDER go together"),
-        (["--norcal", "0.5"], "--norcal is for detections in a file"),
-        (["--set", "method=nothing", "--output", "elsewhere"], "method=nothing: expected one of ce, "),
-        (["--set", "method=bags", "--output", "elsewhere"], "elsewhere does not fit its recipe: "),
+        (["--set", "method=norcal"], "--set and --output FOLDER go together", 2),
+        (["--output", "elsewhere"], "--set and --output FOLDER go together", 2),
+        (["--norcal", "0.5"], "--norcal is for detections in a file", 2),
+        (["--set", "method=nothing", "--output", "elsewhere"], "method=nothing: expected one of ce, ", 2),
+        (["--set", "method=bags", "--output", "elsewhere"], "elsewhere does not fit its recipe: ", 1),
     ],
 )
-def test_a_wrong_variant_is_refused_in_one_line(folder, tmp_path, monkeypatch, capsys, words, message):
+def test_a_wrong_variant_is_refused_in_one_line(folder, tmp_path, monkeypatch, capsys, words, message, code):
     monkeypatch.chdir(tmp_path)
-    assert main(["evaluate", str(folder / "ce"), *OWN, *words]) == 1
+    assert main(["evaluate", str(folder / "ce"), *OWN, *words]) == code
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.settings import override
 from equigrad.tasks.results import EvaluationResult, remove_results
 from small_detection_data import data_settings, known, write_small_data

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 from torchvision.models import detection as theirs, resnet50
 
-from equigrad.analysis.history import CategoryResult, Evaluation
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 from equigrad.engine import EngineError
 from equigrad.engine.checkpoint import save_checkpoint
 from equigrad.models.scores import bias_for_prior

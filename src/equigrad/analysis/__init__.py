@@ -1,9 +1,11 @@
 """Finished and running runs compared: figures, and one HTML page."""
 
 from equigrad.analysis.comparison import Comparison, compare
-from equigrad.analysis.history import CategoryResult, Evaluation, RunHistory, StatisticsOverTime
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
+from equigrad.analysis.history import RunHistory
 from equigrad.analysis.plots import plot_gradients, plot_groups, plot_ratio_over_training
 from equigrad.analysis.report import write_report
+from equigrad.analysis.snapshots import StatisticsOverTime
 
 __all__ = [
     "CategoryResult",

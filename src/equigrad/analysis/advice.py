@@ -56,11 +56,11 @@ def _losses(compared: ComparedMethods, differences: Differences, best: int) -> s
 
 
 def _rivals(compared: ComparedMethods, best: int) -> str:
-    """Methods that the comparison cannot tell from the best one in category mean."""
+    """Methods without a clear difference from the best one in category mean."""
     from_best = compared.differences_from(best)
     others = [index for index in range(1, len(compared.methods)) if index != best]
     rivals = [compared.methods[index] for index in others if not from_best.is_below[index, CATEGORY_MEAN]]
-    return f"; {_listed(rivals)} cannot be told from it in category mean" if rivals else ""
+    return f"; no clear difference from {_listed(rivals)} in category mean" if rivals else ""
 
 
 def _worst(compared: ComparedMethods, differences: Differences) -> str:

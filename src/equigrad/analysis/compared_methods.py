@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from equigrad.analysis.history import CategoryResult, Evaluation, Floats
+from equigrad.analysis.evaluation_file import CategoryResult, Evaluation
 from equigrad.analysis.paired_differences import Differences, Quantity, paired_differences
+from equigrad.analysis.snapshots import Floats
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class ComparedMethods:
         return self.results.std(axis=1, ddof=1) if self.num_seeds > 1 else np.full_like(self.means, np.nan)
 
     def of_categories(self, metric: str) -> Floats:
-        """(M, S, C) metric of each category in per cent; nan where the test set cannot tell."""
+        """(M, S, C) metric of each category in per cent; nan where the test set has none."""
         values = [[[_number(c.metrics.get(metric)) for c in e.categories] for e in row] for row in self.evaluations]
         return 100 * np.array(values)
 

@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equigrad.analysis.history import (
-    CategoryResult,
-    Floats,
-    Ints,
-    RecognitionOverTime,
-    RunHistory,
-    StatisticsOverTime,
-)
+from equigrad.analysis.evaluation_file import CategoryResult
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.snapshots import Floats, Ints, RecognitionOverTime, StatisticsOverTime
 from equigrad.run_files import EVALUATION, STATISTICS
 
 # Okabe and Ito's colours, distinct for every kind of colour vision; report/page.css has the same, lighter in dark mode.
@@ -128,21 +123,20 @@ class Comparison:
         return np.stack([nan_median(ratio[:, mask], axis=1) for mask in members], axis=1)
 
 
-def compare(runs: Sequence[RunHistory], statistics_path: str | None = None) -> Comparison:
+def compare(runs: Sequence[RunHistory]) -> Comparison:
     """Bring the categories of all runs into one order.
 
     Counts and groups are taken from the first evaluated run.
 
     Args:
-        runs: their models must have the same categories.
-        statistics_path: which statistics to show of models with several; None for the first.
+        runs: their models must have the same categories; of models with several statistics the first are shown.
 
     Raises:
         ValueError: there is nothing to compare, or the categories differ.
     """
     if not runs:
         raise ValueError("expected at least one run")
-    chosen = [_choose_path(run, statistics_path) for run in runs]
+    chosen = [next(iter(run.statistics), "") for run in runs]
     listed = _listed_categories(runs)
     if not listed and not any(chosen):
         raise ValueError(f"{runs[0].folder}: no run has {STATISTICS} or the categories of {EVALUATION}")
@@ -203,12 +197,6 @@ def _neighbourhoods(values: Floats, half: int) -> Floats:
     """Values around each position, (C, 2 * half + 1); NaN beyond both ends."""
     padded = np.pad(values, half, constant_values=np.nan)
     return np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
-
-
-def _choose_path(run: RunHistory, path: str | None) -> str:
-    if path is not None and run.statistics and path not in run.statistics:
-        raise ValueError(f"{run.folder}: statistics_path must be one of {sorted(run.statistics)}, got {path!r}")
-    return next(iter(run.statistics), "") if path is None else path if run.statistics else ""
 
 
 def _listed_categories(runs: Sequence[RunHistory]) -> tuple[CategoryResult, ...]:

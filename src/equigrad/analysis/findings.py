@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
-from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, listing, markup, table, users_name
 from equigrad.analysis.rounding import number, percent, points
+from equigrad.analysis.snapshots import Ints
 
 STARVING = 0.5
 """A category that wins less than this share of its own training samples at the end is starving."""

@@ -13,7 +13,7 @@ _MAX_LINES = 10_000_000  # more than a log has: such steps come from a name or a
 
 
 def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterable[Any]) -> str | None:
-    """One line on what is missing; None if nothing is, or if the run is of a version that cannot tell.
+    """One line on what is missing; None if nothing is, or if the version of the run does not record it.
 
     Args:
         folder: of the run.

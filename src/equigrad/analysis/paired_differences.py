@@ -24,7 +24,7 @@ class Quantity:
     """A weighted mean over categories that methods are compared in.
 
     Args:
-        values: (M, S, C) of each method, seed and category; nan where the test set cannot tell.
+        values: (M, S, C) of each method, seed and category; nan where the test set has none.
         weights: (C,), 0 for categories that are not in it.
     """
 
@@ -61,7 +61,7 @@ def paired_differences(quantities: Sequence[Quantity], groups: Ints, baseline: i
     """Differences from a baseline, with intervals that hold for all methods and quantities at once.
 
     At once, because the best of many methods would otherwise look better than the baseline by chance: all intervals
-    are widened by one factor, so that in 95 % of the draws none of the differences leaves its interval.
+    are widened by one factor, so that in 95 % of the resamples none of the differences leaves its interval.
 
     Args:
         quantities: what to compare, of the same methods and seeds.

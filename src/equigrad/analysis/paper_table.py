@@ -25,7 +25,7 @@ class ResultRow:
         published: numbers of the paper in per cent.
         results: metrics as fractions, by seed.
         run: name of the first of its runs.
-        is_compared: whether it counts in the agreement of ranks; variants that the paper does not tell apart do not.
+        is_compared: whether it counts in the agreement of ranks; variants that the paper does not distinguish do not.
     """
 
     variant: str

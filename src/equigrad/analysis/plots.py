@@ -38,15 +38,14 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def plot_gradients(runs: Sequence[RunHistory], file: str | Path, *, statistics_path: str | None = None) -> None:
+def plot_gradients(runs: Sequence[RunHistory], file: str | Path) -> None:
     """Accumulated positive and negative gradient and their ratio, by category, most frequent first (Fig. 1).
 
     Args:
         runs: drawn into the same panels; runs without statistics are left out.
         file: PNG.
-        statistics_path: as in `compare`.
     """
-    comparison = _with_statistics(runs, statistics_path)
+    comparison = _with_statistics(runs)
     with style():
         figure = new_figure(height=6.4)
         rows = figure.subplots(3, 1, sharex=True)
@@ -64,17 +63,14 @@ def plot_gradients(runs: Sequence[RunHistory], file: str | Path, *, statistics_p
         save_figure(figure, file)
 
 
-def plot_ratio_over_training(
-    runs: Sequence[RunHistory], file: str | Path, *, statistics_path: str | None = None
-) -> None:
+def plot_ratio_over_training(runs: Sequence[RunHistory], file: str | Path) -> None:
     """Ratio of every category after each fifth of a run, one panel for each run (the paper's `vis_balance_ratio`).
 
     Args:
         runs: runs without statistics are left out.
         file: PNG.
-        statistics_path: as in `compare`.
     """
-    comparison = _with_statistics(runs, statistics_path)
+    comparison = _with_statistics(runs)
     num_columns = min(len(comparison.watched), 2)
     num_rows = -(-len(comparison.watched) // num_columns)
     with style():
@@ -174,8 +170,8 @@ def plot_tail(counts: NDArray[np.int64], groups: Groups, file: str | Path) -> No
         save_figure(figure, file)
 
 
-def _with_statistics(runs: Sequence[RunHistory], path: str | None) -> Comparison:
-    comparison = compare(runs, path)
+def _with_statistics(runs: Sequence[RunHistory]) -> Comparison:
+    comparison = compare(runs)
     if not comparison.watched:
         raise ValueError(f"{runs[0].folder}: no run has {STATISTICS}, so there are no gradients to draw")
     return comparison

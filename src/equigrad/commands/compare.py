@@ -11,6 +11,7 @@ from equigrad.commands import train
 from equigrad.commands.data_source import add_source_options, checked_task, named_files
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.errors import UsageError
 from equigrad.terminal import printable
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="methods on your own data, with spread, and one sentence of advice",
         description="Measure methods on your own data. Images with one or several categories each are compared on the "
         "features of a frozen backbone, in minutes; --trained trains whole models, and is how objects and label maps "
-        "are compared. If it is stopped, the same command goes on.",
+        "are compared. If it is stopped, the same command continues.",
     )
     parser.add_argument(
         "data", type=Path, metavar="DATA", help="folder, list or CSV file of images, COCO or LVIS file, label maps"
@@ -80,7 +81,7 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         except KeyboardInterrupt:
             is_complete = False
         if not is_complete:
-            print("equigrad: stopped; the same command goes on", file=sys.stderr)
+            print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED
         shown = {name: methods[name] for name in compared}
         print("", write_results(folder, shown, parsed.seeds, printable(parsed.data.name), command), "", sep="\n")
@@ -105,7 +106,7 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
     stages = {name: str(FIRST_STAGES[method]) for name, method in chosen.items() if method in FIRST_STAGES}
     for name, stage in stages.items():
         if stage not in chosen and not _is_frozen(parsed, task):
-            raise ValueError(f"--methods {name}: it starts from a run with {stage}; add {stage} before it")
+            raise UsageError(f"--methods {name}: it starts from a run with {stage}; add {stage} before it")
     methods = {}
     for name, method in {**chosen, **{stage: stage for stage in stages.values() if stage not in chosen}}.items():
         assignments = [f"method={method}", *assignments_of(source), *_settings(parsed, name, chosen, task)]
@@ -114,7 +115,7 @@ def _methods(parsed: argparse.Namespace) -> tuple[str, "dict[str, Method]", list
         except ValueError as error:
             if not any(assignment.startswith(f"{name}.") for assignment in parsed.set):
                 raise
-            raise ValueError(str(error).replace("method.", f"{name}.")) from None  # as the user wrote it
+            raise UsageError(str(error).replace("method.", f"{name}.")) from None  # as the user wrote it
         methods[name] = Method(loaded.recipe, loaded.source(), stages.get(name))
     return task, methods, list(chosen)
 
@@ -132,14 +133,14 @@ def _chosen(text: str | None, task: str, detector: str | None) -> dict[str, str]
         name, _, method = word.partition("=")
         method = method or name
         if method not in known:
-            raise ValueError(f"--methods {method}: {task} has {', '.join(known)}{nearest(method, known)}")
+            raise UsageError(f"--methods {method}: {task} has {', '.join(known)}{nearest(method, known)}")
         if not _NAME.fullmatch(name) or (name != method and name in known):
-            raise ValueError(f"--methods {word}: the name of a variant must be new, of letters, digits, _, . and -")
+            raise UsageError(f"--methods {word}: the name of a variant must be new, of letters, digits, _, . and -")
         if name in chosen:
-            raise ValueError(f"--methods {word}: {name} is there twice; name a variant: --methods {name},NAME={method}")
+            raise UsageError(f"--methods {word}: {name} is there twice; name a variant: --methods {name},NAME={method}")
         chosen[name] = method
     if not chosen:
-        raise ValueError(f"--methods: expected names with commas between them, of {', '.join(known)}")
+        raise UsageError(f"--methods: expected names with commas between them, of {', '.join(known)}")
     return chosen
 
 
@@ -154,10 +155,10 @@ def _settings(parsed: argparse.Namespace, name: str, chosen: dict[str, str], tas
             given["set"].append(f"method.{rest}")
     if _is_frozen(parsed, task):
         if parsed.frozen is not None:
-            raise ValueError(f"--frozen {parsed.frozen}: without --trained the backbone is frozen anyway")
+            raise UsageError(f"--frozen {parsed.frozen}: without --trained the backbone is frozen anyway")
         for assignment in given["set"]:
             if assignment.startswith("training."):
-                raise ValueError(f"--set {assignment}: is for --trained; here --epochs, --batch-size and --lr go")
+                raise UsageError(f"--set {assignment}: is for --trained; here --epochs, --batch-size and --lr go")
         given |= dict.fromkeys(_LAST_LAYER)
     if task in _ON_FEATURES and parsed.frozen is None:
         given["frozen"] = "none"  # whole models, or last layers on features that the comparison computes itself
@@ -181,5 +182,5 @@ def _is_frozen(parsed: argparse.Namespace, task: str) -> bool:
 
 def _whole(epochs: float) -> int:
     if not epochs.is_integer():
-        raise ValueError(f"--epochs {epochs:g}: a last layer is trained for whole epochs")
+        raise UsageError(f"--epochs {epochs:g}: a last layer is trained for whole epochs")
     return int(epochs)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.datasets import detection, segmentation
+from equigrad.errors import UsageError
 
 if TYPE_CHECKING:
     from equigrad.data.findings import Finding
@@ -169,7 +170,7 @@ def _read(parsed: argparse.Namespace) -> "ImageList":
     from equigrad.data.images.readers import read_images
 
     if parsed.split not in (None, "train", "test"):
-        raise ValueError(f"--split: expected train or test, as CIFAR has, got {parsed.split!r:.40}")
+        raise UsageError(f"--split: expected train or test, as CIFAR has, got {parsed.split!r:.40}")
     if has_label_file(parsed.source):
         return read_multi_label(parsed.source, parsed.root)
     return read_images(parsed.source, parsed.root, split=parsed.split or "train")

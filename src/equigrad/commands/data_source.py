@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from equigrad.errors import UsageError
+
 if TYPE_CHECKING:
     from equigrad.tasks.comparison.sources import NamedFiles
 
@@ -53,7 +55,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="what the paths of a list of images start from")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="images of a COCO or LVIS file")
     parser.add_argument("--names", type=Path, metavar="FILE", help="names of the categories of label maps")
-    parser.add_argument("--task", help="what to learn, if the data does not tell")
+    parser.add_argument("--task", help="what to learn, where the data allows several tasks")
 
 
 def named_files(parsed: argparse.Namespace) -> "NamedFiles":
@@ -69,5 +71,5 @@ def checked_task(name: str | None) -> Any:
     from equigrad.tasks.comparison.sources import TASKS
 
     if name is not None and name not in TASKS:
-        raise ValueError(f"--task {name}: expected one of {', '.join(TASKS)}{nearest(name, TASKS)}")
+        raise UsageError(f"--task {name}: expected one of {', '.join(TASKS)}{nearest(name, TASKS)}")
     return name

@@ -44,7 +44,7 @@ def run_demo(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     picture = parsed.folder / "groups.png"
     plot_groups([RunHistory.load(folder) for folder in folders], picture)
     print(f"\n{result_table(results)}\n")
-    print("Same seed, same budget; only the loss differs, and no loss was told how often a category occurs.")
+    print("Same seed, same budget; only the loss differs, and no loss knows how often a category occurs.")
     print(f"The page: {page}   The picture: {picture}")
     print("Your own images: equigrad train own_data:classification --set data.train=FOLDER --set data.test=FOLDER")
     return None

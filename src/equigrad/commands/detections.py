@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from equigrad.errors import UsageError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -75,7 +77,7 @@ def _calibrated(predictions: "Predictions", train_counts: "NDArray[np.int64] | N
     from equigrad.tasks.detection.calibration import norcal_predictions
 
     if train_counts is None:
-        raise ValueError("--norcal needs the counts of the training set: --train-annotations FILE")
+        raise UsageError("--norcal needs the counts of the training set: --train-annotations FILE")
     return norcal_predictions(predictions, train_counts, power)
 
 

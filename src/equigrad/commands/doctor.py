@@ -1,4 +1,4 @@
-"""`equigrad doctor`: how long the tail is, what may help, what looks wrong, and what mends it."""
+"""`equigrad doctor`: how long the tail is, what may help, what looks wrong, and how to fix it."""
 
 import argparse
 import json

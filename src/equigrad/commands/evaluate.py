@@ -8,6 +8,7 @@ from pathlib import Path
 
 from equigrad.commands import detections
 from equigrad.commands.unfinished_runs import note_unfinished
+from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import metric_line
 
@@ -15,7 +16,7 @@ from equigrad.terminal import metric_line
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad evaluate RUN`."""
     parser = commands.add_parser("evaluate", help="the task's metrics with the paper's groups")
-    parser.add_argument("run", type=Path, metavar="RUN", help="of `train`, or any tool's detections (.json)")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or any tool's detections (.json)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics as one object")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     parser.add_argument(
@@ -38,24 +39,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Evaluate a run on its test set, or detections against their annotations."""
+    _check_words(parsed)
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun starts one process for each rank
-    is_variant = bool(parsed.set) or parsed.best
-    if is_variant != (parsed.output is not None):
-        raise ValueError(
-            "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
-        )
     if parsed.annotations is not None:
-        if is_variant:
-            raise ValueError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
-        if parsed.batch_size is not None or parsed.workers is not None:
-            raise ValueError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
         if is_first:
             detections.evaluate_file(parsed, command)
         return
-    if parsed.run.suffix == ".json":
-        raise ValueError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
-    if parsed.norcal is not None:
-        raise ValueError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
     read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.analysis import Evaluation
     from equigrad.engine import one_voice
@@ -69,7 +58,7 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if is_first:
         note_unfinished([parsed.run])
     with one_voice():
-        if is_variant:
+        if parsed.output is not None:
             result = evaluate_variant(parsed.run, recipe, folder, command, best=parsed.best)
         else:
             result = evaluate_run(folder, recipe, command)
@@ -83,6 +72,24 @@ def evaluate(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     if parsed.csv:
         write_table(result.categories, parsed.csv)
     print(metric_line(result.metrics))
+
+
+def _check_words(parsed: argparse.Namespace) -> None:
+    """Refuse options of runs for detections in a file, and the reverse."""
+    is_variant = bool(parsed.set) or parsed.best
+    if is_variant != (parsed.output is not None):
+        raise UsageError(
+            "--set and --output FOLDER go together, and --best with it: the results of the run itself stay as they are"
+        )
+    if parsed.annotations is None:
+        if parsed.run.suffix == ".json":
+            raise UsageError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
+        if parsed.norcal is not None:
+            raise UsageError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
+    elif is_variant:
+        raise UsageError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
+    elif parsed.batch_size is not None or parsed.workers is not None:
+        raise UsageError(f"--batch-size and --workers are for the model of a run; {parsed.run} has detections")
 
 
 def _speed_settings(parsed: argparse.Namespace) -> list[str]:

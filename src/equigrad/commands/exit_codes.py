@@ -3,4 +3,4 @@
 FAILED = 1
 WRONG_USAGE = 2
 STOPPED = 3
-"""On request, before the end; `--resume` goes on with a training."""
+"""On request, before the end; `--resume` continues a training."""

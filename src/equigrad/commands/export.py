@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import printable
 
@@ -13,7 +14,7 @@ FORMATS = ("onnx", "torch_export", "torchscript")
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad export RUN`."""
     parser = commands.add_parser("export", help="a file to deploy, checked against the run")
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--format", required=True, choices=FORMATS, help="torchscript is for programs that need it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="by default `model` in RUN")
     parser.add_argument("--force", action="store_true", help="replace a file that is there already")
@@ -45,7 +46,7 @@ def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
     if parsed.image_size and min(parsed.image_size) < 1:
-        raise ValueError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
+        raise UsageError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
     recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
     is_open = isinstance(recipe, SegmentationRecipe) and parsed.image_size is None
     takes = "some minutes for images of any size, less with --image-size HEIGHT WIDTH" if is_open else "up to a minute"

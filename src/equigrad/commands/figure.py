@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.errors import UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,7 +32,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "two runs in some images. Runs that are not named are trained as for `equigrad table`.",
     )
     parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="runs to compare, instead of the paper's")
+    parser.add_argument(
+        "runs", nargs="*", type=Path, default=[], metavar="RUN", help="runs to compare, instead of the paper's"
+    )
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
     parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: so many images (4)")
     parser.add_argument(
@@ -51,7 +54,7 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train what is missing, and draw."""
     output = parsed.output or parsed.folder / parsed.scale / f"{parsed.name}.png"
     if parsed.name == "grad_ob" and parsed.runs:
-        raise ValueError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
+        raise UsageError("grad_ob shows the runs of four tasks on two data sets each, and takes none by name")
     if parsed.name == "vis_od":
         _check_images(parsed.images)  # before anything is trained
     if parsed.threshold is not None:
@@ -60,7 +63,7 @@ def figure(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         check_threshold(parsed.threshold)
     runs = {folder.name: folder for folder in parsed.runs} or _trained(parsed, command)
     if runs is None:
-        print("equigrad: stopped; the same command goes on", file=sys.stderr)
+        print("equigrad: stopped; the same command continues", file=sys.stderr)
         return STOPPED
     output.parent.mkdir(parents=True, exist_ok=True)
     draw = {"grad_ob": _grad_ob, "vis_balance_ratio": _vis_balance_ratio, "vis_od": _vis_od}
@@ -73,7 +76,7 @@ def _check_images(folder: Path | None) -> None:
     from equigrad.commands.prediction.inputs import inputs_of
 
     if folder is None:
-        raise ValueError("vis_od needs --images FOLDER")
+        raise UsageError("vis_od needs --images FOLDER")
     if not folder.exists():
         raise ValueError(f"{folder}: no such file or folder")
     if all(one.is_video for one in inputs_of([folder])):

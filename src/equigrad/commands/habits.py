@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES
 
 _SIZE = "--image-size PIXELS, where the recipe has it, as all of own_data do"
@@ -52,7 +53,7 @@ HABITS = {
     "channels_last": "--set training.channels_last=true",
     "logging_steps": "--set training.log_every=10",
     "save_total_limit": "--set training.keep_checkpoints=3",
-    "resume_from_checkpoint": "--run FOLDER --resume goes on from the last checkpoint of the folder",
+    "resume_from_checkpoint": "--run FOLDER --resume continues from the last checkpoint of the folder",
     "load_best_model_at_end": "the last weights are used; the best epoch on the test set would flatter the result",
     "cache": "images are read again in each epoch; the operating system keeps in memory what fits",
     "push_to_hub": "nothing is sent anywhere; a run folder is plain files, which you can upload",
@@ -68,4 +69,4 @@ def check_habits(recipe: str, assignments: Sequence[str]) -> None:
     words = [assignment.partition("=")[0] for assignment in assignments]
     for word in words if recipe.partition(":")[0] in MODULES else ():
         if word in HABITS and word != "data":  # which is a setting too
-            raise ValueError(f"--set {word}: no such setting; here: {HABITS[word]}")
+            raise UsageError(f"--set {word}: no such setting; here: {HABITS[word]}")

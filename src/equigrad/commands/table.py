@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.parser import positive
+from equigrad.errors import UsageError
 from equigrad.recipes.names import TABLE_NAMES, check_table_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "table",
         help="a table of the paper: published beside ours; without NAME, all with their state",
         description="Train the missing rows of a table of the paper, and write it as Markdown, CSV and a page. "
-        "If it is stopped, the same command goes on; rows that tables share are trained once.",
+        "If it is stopped, the same command continues; rows that tables share are trained once.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="label of the table in the paper, or `all`")
     parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
@@ -50,9 +51,7 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     """Train the missing rows and write the tables, or list all tables."""
     if parsed.name not in (None, "all"):
         check_table_name(parsed.name)  # before torch is imported, which takes seconds
-    from equigrad.commands.version import versions
     from equigrad.recipes.table_rows import rows_of_table
-    from equigrad.tasks.paper_tables.output import TableOutput
     from equigrad.tasks.paper_tables.planning import in_order
     from equigrad.tasks.paper_tables.running import train_missing
     from equigrad.tasks.paper_tables.written_results import written_results
@@ -77,9 +76,26 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         jobs = parsed.jobs or (os.cpu_count() or 1 if parsed.scale == "mini" else 1)
         outcome = train_missing(runs, folder / "runs", jobs=jobs, command=command, labels=labels)
         if outcome.stopped:
-            print("equigrad: stopped; the same command goes on", file=sys.stderr)
+            print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED
         failures = outcome.failures
+    _write(parsed, rows, plan, elsewhere)
+    if failures:
+        raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
+    return None
+
+
+def _write(
+    parsed: argparse.Namespace,
+    rows: "Mapping[str, Sequence[TableRow]]",
+    plan: "Mapping[TableRow, Sequence[PlannedRun]]",
+    elsewhere: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Write every table from the runs that are there, and print it."""
+    from equigrad.commands.version import versions
+    from equigrad.tasks.paper_tables.output import TableOutput
+
+    folder = parsed.folder / parsed.scale
     output = TableOutput(parsed.output or folder, parsed.scale, _repeated(parsed), versions())
     results = {
         name: [_result(row, plan[row], folder / "runs", elsewhere) for row in members] for name, members in rows.items()
@@ -88,9 +104,6 @@ def table(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
         print(output.write(name, members))
     if len(results) > 1:
         print(output.write_summary(results))
-    if failures:
-        raise ValueError(f"{len(failures)} of {len(runs)} runs failed; their logs are in {folder / 'runs'}")
-    return None
 
 
 def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
@@ -103,7 +116,7 @@ def _chosen(rows: "Sequence[TableRow]", text: str | None) -> "list[TableRow]":
     for word in words:
         if word not in known:
             labels = "; ".join(dict.fromkeys(row.label for row in rows))
-            raise ValueError(f"--rows {word}: no such row; the table has {labels}{nearest(word, known)}")
+            raise UsageError(f"--rows {word}: no such row; the table has {labels}{nearest(word, known)}")
     return [row for row in rows if row.label in words or row.recipe.method in words]
 
 
@@ -170,7 +183,7 @@ def _labels(plan: "Mapping[TableRow, Sequence[PlannedRun]]") -> dict[str, str]:
 def _result(
     row: "TableRow", runs: "Sequence[PlannedRun]", folder: Path, elsewhere: "Mapping[str, Mapping[str, float]]"
 ) -> "ResultRow":
-    from equigrad.analysis.history import Evaluation
+    from equigrad.analysis.evaluation_file import Evaluation
     from equigrad.analysis.paper_table import ResultRow
 
     results: dict[int, Mapping[str, float | None]] = {}

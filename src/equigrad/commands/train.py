@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from equigrad.commands.data_source import check_own_files
 from equigrad.commands.exit_codes import STOPPED
 from equigrad.commands.habits import check_habits
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES, check_recipe_name, recipe_names
 from equigrad.recipes.setting_names import check_settings, recipe_parameters
 from equigrad.terminal import metric_line
@@ -83,7 +84,7 @@ def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> N
 
 
 def train(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
-    """Train, and say how it went beside what was published."""
+    """Train, and print the result beside the published one."""
     if parsed.recipe is None:
         if not parsed.help:
             parsed.parser.error("the following arguments are required: RECIPE")
@@ -137,7 +138,7 @@ def flag_assignments(parsed: argparse.Namespace) -> list[str]:
         value = getattr(parsed, name)
         if value is not None:
             if name not in parameters:
-                raise ValueError(f"--{name.replace('_', '-')} {value}: {_no_choice(parsed.recipe, name)}")
+                raise UsageError(f"--{name.replace('_', '-')} {value}: {_no_choice(parsed.recipe, name)}")
             assignments.append(f"{name}={value}")
     return assignments
 

@@ -46,7 +46,7 @@ def kernels_text() -> str:
 
 
 def machine_text() -> str:
-    """Kernels, and the precision that trainings have here unless they are told otherwise."""
+    """Kernels, and the precision that trainings have here unless a setting changes it."""
     import torch
 
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.data.detection.batches import collate_detection as collate_detection
     from equigrad.data.detection.checks import check_detection as check_detection
     from equigrad.data.detection.data import DetectionData as DetectionData
@@ -62,41 +62,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
         read_scene_parsing as read_scene_parsing,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "detection.batches": ["collate_detection"],
-            "detection.checks": ["check_detection"],
-            "detection.data": ["DetectionData"],
-            "detection.dataset": ["DetectionDataset"],
-            "detection.formats.coco_json": ["read_coco", "write_coco"],
-            "detection.formats.openimages": ["read_openimages"],
-            "detection.formats.voc": ["convert_voc"],
-            "detection.formats.voc_writing": ["write_voc"],
-            "detection.formats.yolo": ["convert_yolo"],
-            "detection.formats.yolo_writing": ["write_yolo"],
-            "detection.stats": ["detection_stats"],
-            "detection.transformed_dataset": ["TransformedDataset"],
-            "findings": ["Finding"],
-            "frequency": [
-                "Frequencies",
-                "exponential_profile",
-                "load_frequencies",
-                "lvis_split",
-                "pareto_profile",
-                "pick_categories",
-                "scale_counts",
-                "shot_split",
-            ],
-            "images.checks": ["check_classification"],
-            "images.dataset": ["ImageDataset"],
-            "images.lists": ["ImageList"],
-            "images.published_lists": ["read_published"],
-            "images.readers": ["read_arrays", "read_cifar", "read_image_folder", "read_image_list", "read_images"],
-            "long_tail": ["long_tailed", "with_counts"],
-            "segmentation.category_pixels": ["count_pixels"],
-            "segmentation.checks": ["check_segmentation"],
-            "segmentation.data": ["SegmentationData", "SegmentationDataset", "collate_segmentation"],
-            "segmentation.readers": ["read_ade20k", "read_camvid", "read_label_folders", "read_scene_parsing"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import find_statistics
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,4 @@ class AveragedModel:
 
 def statistics_buffers(model: nn.Module) -> set[str]:
     """Names of the buffers that belong to gradient statistics."""
-    return {
-        name
-        for path, module in model.named_modules()
-        if isinstance(module, GradientStatistics)
-        for name, _ in module.named_buffers(prefix=path)
-    }
+    return {name for path, part in find_statistics(model).items() for name, _ in part.named_buffers(prefix=path)}

@@ -113,7 +113,7 @@ class _FailureBoard:
 
     def _died(self, rank: int) -> str:
         process = self.others[rank]
-        return f"rank {rank} (process {process.id} on {process.host}) has died; --resume goes on without loss"
+        return f"rank {rank} (process {process.id} on {process.host}) has died; --resume continues without loss"
 
     def _is_first_to_report(self, *, has_failed: bool = False) -> bool:
         """Whether no other rank has reported yet; `has_failed` if this rank failed by itself."""

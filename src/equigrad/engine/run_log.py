@@ -52,7 +52,7 @@ def _what_is_there(folder: Path) -> str:
         return (
             f"its run is finished, {found}; choose another with --run, or train longer with --resume and more --epochs"
         )
-    return f"its run is not finished, {found}; --resume goes on, or choose another with --run"
+    return f"its run is not finished, {found}; --resume continues, or choose another with --run"
 
 
 class RunLog:

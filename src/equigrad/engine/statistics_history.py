@@ -22,14 +22,9 @@ from equigrad.files import atomic_write
 from equigrad.meter.recognition import Recognition
 from equigrad.meter.watched_losses import WatchedLosses
 from equigrad.run_files import STATISTICS
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import GradientStatistics, find_statistics
 
 Floats = NDArray[np.float64]
-
-
-def find_statistics(model: nn.Module) -> dict[str, GradientStatistics]:
-    """The gradient statistics in a model, by path."""
-    return {path: module for path, module in model.named_modules() if isinstance(module, GradientStatistics)}
 
 
 def tail_and_head_ratio(statistics: GradientStatistics) -> tuple[float, float]:

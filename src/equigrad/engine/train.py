@@ -325,7 +325,7 @@ class Training:
         first = (
             "the evaluation ends with this batch and is repeated" if self._is_evaluating else "this step is finished"
         )
-        self.reporter.say(f"stopping: {first}, then --resume goes on; Ctrl-C again stops at once")
+        self.reporter.say(f"stopping: {first}, then --resume continues; Ctrl-C again stops at once")
 
     def _count_skipped(self, batch: Batch) -> None:
         for name in batch.skipped:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.evaluation.classification import (
         ClassificationEvaluator as ClassificationEvaluator,
         ClassificationRow as ClassificationRow,
@@ -32,15 +32,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
     )
     from equigrad.evaluation.tables import write_table as write_table
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "classification": ["ClassificationEvaluator", "ClassificationRow", "calibration_error"],
-            "detection.evaluator": ["DetectionEvaluator", "evaluate_predictions", "load_predictions"],
-            "detection.openimages": ["OpenImagesEvaluator", "OpenImagesRow"],
-            "detection.prediction_files": ["write_predictions"],
-            "detection.result": ["DetectionResult", "DetectionRow"],
-            "segmentation": ["SegmentationEvaluator", "SegmentationRow"],
-            "tables": ["write_table"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,7 +1,6 @@
 """The losses in training loops that people already have, one module for each host library.
 
-    from equigrad.integrations import torchvision
-    torchvision.equalize(model, equigrad.EqualizedFocalLoss(80), equigrad.SigmoidScores())
+    equigrad.integrations.torchvision.equalize(model, equigrad.EqualizedFocalLoss(80), equigrad.SigmoidScores())
 
     report = equigrad.integrations.check(MyRun)  # five checks, also of a set-up of your own
     print(report)
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from equigrad.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from equigrad.integrations import hf as hf, mmdet as mmdet, torchvision as torchvision, ultralytics as ultralytics
     from equigrad.integrations.accumulation import BatchPerStep as BatchPerStep
     from equigrad.integrations.five_checks import (
         CheckReport as CheckReport,
@@ -23,10 +23,4 @@ if TYPE_CHECKING:
         check as check,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "accumulation": ["BatchPerStep"],
-            "five_checks": ["CheckReport", "CheckResult", "HostRun", "NotApplicable", "check"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,4 +1,4 @@
-"""Five checks that a loss with statistics acts in a training loop, the same for every host library."""
+"""Five checks that a loss with statistics works in a training loop, the same for every host library."""
 
 import copy
 import pickle
@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import GradientStatistics, find_statistics
 
 GRADIENT_TOLERANCE = 1e-4
 """Relative deviation of float32 gradients that are the same but for the order of their sums."""
@@ -213,7 +213,7 @@ def _check_copies(run: HostRun) -> None:
 
 
 def _statistics(module: nn.Module) -> dict[str, GradientStatistics]:
-    found = {name: part for name, part in module.named_modules() if isinstance(part, GradientStatistics)}
+    found = find_statistics(module)
     if not found:
         raise _Failed("the module holds no loss with gradient statistics")
     return found

@@ -28,7 +28,7 @@ from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 from equigrad.labels import BACKGROUND, IGNORE
 from equigrad.losses import CategoryLoss, WithObjectness
 from equigrad.models.scores import Scores, SigmoidScores, bias_for_prior
-from equigrad.statistics import GradientStatistics, one_batch
+from equigrad.statistics import find_statistics, one_batch
 
 Target = Mapping[str, Tensor]
 ROI_PRIOR = 0.001
@@ -300,8 +300,8 @@ def _require_loss(loss: nn.Module) -> None:
 
 
 def _require_classes(loss: nn.Module, num_classes: int, note: str = "") -> None:
-    for part in loss.modules():
-        if isinstance(part, GradientStatistics) and part.num_classes != num_classes:
+    for part in find_statistics(loss).values():
+        if part.num_classes != num_classes:
             raise ValueError(
                 f"the loss is for {part.num_classes} categories, the model for {num_classes} besides background{note}; "
                 f"num_classes={part.num_classes} gives the model new layers"

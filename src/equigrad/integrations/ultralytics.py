@@ -19,7 +19,7 @@ from equigrad.files import atomic_write
 from equigrad.integrations.accumulation import BatchPerStep
 from equigrad.labels import BACKGROUND
 from equigrad.losses import CategoryLoss
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import find_statistics
 
 SIDE_FILE_SUFFIX = ".equigrad"
 """Not `.pt`: Ultralytics takes the newest `last*.pt` for the checkpoint to resume."""
@@ -174,6 +174,6 @@ def _heads(criterion: Any) -> dict[str, Any]:
 
 
 def _require_classes(loss: nn.Module, num_classes: int) -> None:
-    for part in loss.modules():
-        if isinstance(part, GradientStatistics) and part.num_classes != num_classes:
+    for part in find_statistics(loss).values():
+        if part.num_classes != num_classes:
             raise ValueError(f"the loss is for {part.num_classes} categories, the data set has {num_classes}")

@@ -19,7 +19,7 @@ class ReductionOptions(TypedDict):
 
 
 class CategoryLoss(ExactModule):
-    """The base of every loss of logits (N, C, ...) against labels, with the contract's labels, reduction and errors.
+    """The base of every loss of logits (N, C, ...) against labels, with labels, reductions and errors that all share.
 
     Args:
         reduction: "mean" sums over categories and takes the mean over counted samples; "sum" does not divide; "none"

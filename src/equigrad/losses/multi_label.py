@@ -1,6 +1,6 @@
 """Losses with an independent sigmoid for each category that are compared with Sigmoid-EQL, EFL and EQFL.
 
-All take class indices with BACKGROUND, or 0/1 targets of the logits' shape; BCE and QFL soft targets too.
+All take class indices with BACKGROUND, or 0/1 targets of the logits' shape; all but the focal losses soft targets too.
 """
 
 import torch
@@ -312,13 +312,25 @@ class GradientBlockingLoss(CategoryLoss):
         self.register_buffer("kept", (frequency >= threshold).double(), persistent=False)
         self.threshold = threshold
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        quality: Tensor | None = None,
+        *,
+        normalizer: float | Tensor | None = None,
+    ) -> Tensor:
+        """Loss of logits (N, C, ...) against labels, 0/1 or soft targets; see `BinaryCrossEntropyLoss`."""
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, foreground_weight=self.kept, **self.options(normalizer)
+            logits,
+            labels,
+            quality=quality,
+            soft_targets=True,
+            foreground_weight=self.kept,
+            **self.options(normalizer),
         )
         if self.reduction == "none":
-            return reference.gradient_blocking(logits, labels, 1 - self.kept, ignore_index=self.ignore_index)
+            return reference.gradient_blocking(logits, labels, 1 - self.kept, quality, ignore_index=self.ignore_index)
         return loss
 
 
@@ -372,15 +384,27 @@ class FederatedLoss(CategoryLoss):
         """C, without background."""
         return self.category_counts.numel()
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        quality: Tensor | None = None,
+        *,
+        normalizer: float | Tensor | None = None,
+    ) -> Tensor:
+        """Loss of logits (N, C, ...) against labels, 0/1 or soft targets; see `BinaryCrossEntropyLoss`."""
         with self.uniform.refunded_on_error():
             is_sampled = self.sample_categories(logits, labels)
             loss, _ = as_operator(functional.binary_cross_entropy)(
-                logits, labels, negative_weight=is_sampled, **self.options(normalizer)
+                logits,
+                labels,
+                negative_weight=is_sampled,
+                quality=quality,
+                soft_targets=True,
+                **self.options(normalizer),
             )
         if self.reduction == "none":
-            return reference.federated(logits, labels, is_sampled, ignore_index=self.ignore_index)
+            return reference.federated(logits, labels, is_sampled, quality, ignore_index=self.ignore_index)
         return loss
 
     def sample_categories(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -456,13 +480,28 @@ class EffectiveClassMarginLoss(CategoryLoss):
         self.register_buffer("weight", odds * torch.log1p(1 / odds), persistent=False)
         self.background_ratio = background_ratio
 
-    def forward(self, logits: Tensor, labels: Tensor, *, normalizer: float | Tensor | None = None) -> Tensor:
-        """Loss of logits (N, C, ...) against labels (N, ...) or 0/1 targets of the logits' shape."""
+    def forward(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        quality: Tensor | None = None,
+        *,
+        normalizer: float | Tensor | None = None,
+    ) -> Tensor:
+        """Loss of logits (N, C, ...) against labels, 0/1 or soft targets; see `BinaryCrossEntropyLoss`."""
         loss, _ = as_operator(functional.binary_cross_entropy)(
-            logits, labels, self.weight, self.weight, margin=self.margin, scale=2.0, **self.options(normalizer)
+            logits,
+            labels,
+            self.weight,
+            self.weight,
+            quality=quality,
+            soft_targets=True,
+            margin=self.margin,
+            scale=2.0,
+            **self.options(normalizer),
         )
         if self.reduction == "none":
             return reference.effective_class_margin(
-                logits, labels, self.positive_counts, self.negative_counts, ignore_index=self.ignore_index
+                logits, labels, self.positive_counts, self.negative_counts, quality, ignore_index=self.ignore_index
             )
         return loss

@@ -12,7 +12,7 @@ from equigrad.losses.operators import as_operator
 
 
 class WithObjectness(nn.Module):
-    """Adds an objectness column that tells samples with a category from background.
+    """Adds an objectness column that separates samples with a category from background.
 
     Logits are (N, C + 1, ...). The last column is trained with plain BCE, positive on every sample with a category,
     reduced like the loss inside and with its `ignore_index`, and never enters the statistics. A softmax loss inside

@@ -1,7 +1,7 @@
 r"""The plain formula of every loss: a few lines of ordinary, differentiable PyTorch each.
 
 This is the definition. The fused passes behind `functional` compute the same numbers faster, and the tests compare them
-with what stands here. It is also what a loss returns with `reduction="none"`, and the way to second derivatives.
+with these formulas. It is also what a loss returns with `reduction="none"`, and the way to second derivatives.
 
     values = reference.sigmoid_equalization(logits, labels, positive_weight, negative_weight)
 
@@ -257,33 +257,45 @@ def equalized_varifocal(
     return (counted * values).to(z.dtype)
 
 
-def gradient_blocking(logits: Tensor, labels: Tensor, is_rare: Tensor, *, ignore_index: int = IGNORE) -> Tensor:
-    r"""Grad-Blocking: $L_i = \sum_j (1 - E_i T_j (1 - y_i^j)) \, BCE(p_i^j, y_i^j)$.
+def gradient_blocking(
+    logits: Tensor, labels: Tensor, is_rare: Tensor, quality: Tensor | None = None, *, ignore_index: int = IGNORE
+) -> Tensor:
+    r"""Grad-Blocking: $L_i = \sum_j (1 - E_i T_j (1 - y_i^j)) \, BCE(p_i^j, y')$.
 
     T_j, `is_rare`, is 1 for a rare category; E_i is 1 for a sample with a category and 0 for background.
     """
     z, y, counted = samples(logits, labels, ignore_index)
+    is_positive = (y > 0).to(z.dtype)
     is_foreground = (y.sum(-1, keepdim=True) > 0).to(z.dtype)
-    values = ((1 - is_foreground * is_rare * (1 - y)) * binary_costs(z, y)).sum(-1)
+    costs = binary_costs(z, soft_targets(y, quality))
+    values = ((1 - is_foreground * is_rare * (1 - is_positive)) * costs).sum(-1)
     return (counted * values).to(z.dtype)
 
 
-def federated(logits: Tensor, labels: Tensor, is_sampled: Tensor, *, ignore_index: int = IGNORE) -> Tensor:
-    r"""`FederatedLoss`: $L_i = \sum_{j \in S} BCE(p_i^j, y_i^j)$; `is_sampled` is 1 for the categories in S."""
+def federated(
+    logits: Tensor, labels: Tensor, is_sampled: Tensor, quality: Tensor | None = None, *, ignore_index: int = IGNORE
+) -> Tensor:
+    r"""`FederatedLoss`: $L_i = \sum_{j \in S} BCE(p_i^j, y')$; `is_sampled` is 1 for the categories in S."""
     z, y, counted = samples(logits, labels, ignore_index)
-    return (counted * (is_sampled * binary_costs(z, y)).sum(-1)).to(z.dtype)
+    return (counted * (is_sampled * binary_costs(z, soft_targets(y, quality))).sum(-1)).to(z.dtype)
 
 
 def effective_class_margin(
-    logits: Tensor, labels: Tensor, positive_counts: Tensor, negative_counts: Tensor, *, ignore_index: int = IGNORE
+    logits: Tensor,
+    labels: Tensor,
+    positive_counts: Tensor,
+    negative_counts: Tensor,
+    quality: Tensor | None = None,
+    *,
+    ignore_index: int = IGNORE,
 ) -> Tensor:
-    r"""ECM: $L_i = \sum_j m_j \, BCE(\sigma(2 z_i^j + \tfrac14 \log(n_j^+ / n_j^-)), y_i^j)$.
+    r"""ECM: $L_i = \sum_j m_j \, BCE(\sigma(2 z_i^j + \tfrac14 \log(n_j^+ / n_j^-)), y')$.
 
     $m_j = a_j \log(1 + 1 / a_j)$ with $a_j = n_j^- / n_j^+$.
     """
     z, y, counted = samples(logits, labels, ignore_index)
     odds = negative_counts / positive_counts
-    costs = binary_costs(2 * z - odds.log().to(z.dtype) / 4, y)
+    costs = binary_costs(2 * z - odds.log().to(z.dtype) / 4, soft_targets(y, quality))
     return (counted * (odds * torch.log1p(1 / odds) * costs).sum(-1)).to(z.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The meter: what gradient any loss sends to every category, and what became of the category.
+"""The meter: what gradient any loss sends to every category, and how well each is learnt.
 
 meter = equigrad.GradientMeter(num_classes)
 for images, labels in loader:

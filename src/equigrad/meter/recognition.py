@@ -1,6 +1,6 @@
 """How many of its own samples a category wins: the indicator of starvation, for any loss.
 
-docs/how_it_works.md has what it was chosen from, and how well it predicts the accuracy of a category.
+docs/evidence/indicators.md has what it was chosen from, and how well it predicts the accuracy of a category.
 """
 
 import math

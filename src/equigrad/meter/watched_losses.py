@@ -1,4 +1,4 @@
-"""The recognition of a model in training, whatever its losses: for runs, whose page tells which categories starve."""
+"""The recognition of a model in training, whatever its losses: for runs, whose page shows which categories starve."""
 
 from typing import Any
 

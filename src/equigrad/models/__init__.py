@@ -70,42 +70,4 @@ if TYPE_CHECKING:
     from equigrad.models.segmentation.pspnet import PSPHead as PSPHead
     from equigrad.models.segmentation.segmenter import Segmenter as Segmenter, build_segmenter as build_segmenter
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "backbones.dilated_efficientnet_lite": ["DilatedEfficientNetLite0"],
-            "backbones.dilated_resnet": ["dilated_resnet50", "dilated_resnet101"],
-            "backbones.efficientnet_lite": ["PACKAGE", "EfficientNetLite0"],
-            "backbones.resnets": ["TORCHVISION", "resnet50", "resnet101", "resnet152", "resnext50"],
-            "backbones.small_conv_net": ["SmallConvNet"],
-            "backbones.small_encoder": ["SmallEncoder"],
-            "backbones.timm_networks": ["dilated_timm", "timm_backbone"],
-            "classification.classifier": ["Classifier", "build_classifier"],
-            "classification.cosine_classifier": ["CosineClassifier"],
-            "detection.one_stage.atss": ["atss", "improved_atss"],
-            "detection.one_stage.detector": ["DenseDetector"],
-            "detection.one_stage.fcos": ["fcos"],
-            "detection.one_stage.paa": ["paa"],
-            "detection.one_stage.retinanet": ["retinanet"],
-            "detection.one_stage.yolox": ["yolox", "yolox_star"],
-            "detection.pyramids.csp_darknet": ["CSPDarknetPAFPN", "csp_darknet_m", "csp_darknet_s"],
-            "detection.pyramids.feature_pyramid": ["FeaturePyramid"],
-            "detection.pyramids.lite_fpn": ["LiteFPN"],
-            "detection.pyramids.resnet_fpn": ["ResNetFPN", "resnet50_fpn", "resnet101_fpn"],
-            "detection.pyramids.small_fpn": ["SmallFPN"],
-            "detection.pyramids.timm_fpn": ["timm_pyramid"],
-            "detection.two_stage.mask_head": ["paste_masks"],
-            "detection.two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
-            "scores": [
-                "Scores",
-                "SigmoidObjectnessScores",
-                "SigmoidScores",
-                "SoftmaxObjectnessScores",
-                "SoftmaxScores",
-                "bias_for_prior",
-            ],
-            "segmentation.deeplab": ["DeepLabV3PlusHead"],
-            "segmentation.pspnet": ["PSPHead"],
-            "segmentation.segmenter": ["Segmenter", "build_segmenter"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

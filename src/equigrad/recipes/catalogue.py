@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
 from equigrad.engine import EngineError
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES, check_recipe_name
 from equigrad.run_files import RECIPE, read_recipe
 from equigrad.settings import choices_of, differences, from_json, nearest, override, parse_text, to_json
@@ -33,7 +34,7 @@ MAY_CHANGE = (
     "training.schedule",
     "training.statistics_every",
 )
-"""Settings that a resumed run may have otherwise, besides the paths of its data; a longer schedule goes on further."""
+"""Settings that may differ in a resumed run, besides the paths of its data; a longer schedule trains further."""
 
 
 class NamedRecipe(NamedTuple):
@@ -78,7 +79,7 @@ def load_recipe(name: str, assignments: Sequence[str] = ()) -> NamedRecipe:
 
 
 def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> NamedRecipe:
-    """The recipe of a run that goes on, from its folder; EngineError if the name or an assignment asks for another."""
+    """The recipe of a resumed run, from its folder; EngineError if the name or an assignment asks for another."""
     check_links(folder)
     content = read_recipe(folder)
     if content.get("recipe") != name:
@@ -181,7 +182,7 @@ def recipe_function(name: str) -> Callable[..., Recipe]:
         hint = nearest(name, known) or f"; {module_name} has {', '.join(known) or 'no recipes'}"
         if module_name not in MODULES and _is_hidden(module_name):
             hint = f"; {module_name} is another module, which is found first: rename {module_name}.py"
-        raise ValueError(f"recipe {name!r}: no such recipe{hint}")
+        raise UsageError(f"recipe {name!r}: no such recipe{hint}")
     return found[function_name]
 
 

@@ -1,12 +1,13 @@
 """Named choices of `own_data`: what `--backbone`, `--detector`, `--segmenter` and `--frozen` mean for each task.
 
-A wrong name, or names that do not go together, raise ValueError with one line that says what does.
+A wrong name, or names that do not go together, raise UsageError with one line that says what does.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
+from equigrad.errors import UsageError
 from equigrad.models.backbones.resnets import TORCHVISION
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.recipes.methods import one_stage, two_stage
@@ -66,7 +67,7 @@ _PRIOR = 0.01  # of ATSS; the paper's 0.001 takes more steps to leave
 def checked_size(image_size: int) -> int:
     """The size itself, if images can have it."""
     if image_size < _MIN_IMAGE_SIZE:
-        raise ValueError(f"image_size={image_size}: expected {_MIN_IMAGE_SIZE} pixels or more")
+        raise UsageError(f"image_size={image_size}: expected {_MIN_IMAGE_SIZE} pixels or more")
     return image_size
 
 
@@ -137,7 +138,7 @@ class DetectorChoice:
         if frozen == "lower":
             return ()
         if not self.pretrained_parts:
-            raise ValueError("frozen=backbone: that of yolox_s starts from scratch; freeze one with ImageNet weights")
+            raise UsageError("frozen=backbone: that of yolox_s starts from scratch; freeze one with ImageNet weights")
         return self.pretrained_parts
 
 
@@ -163,7 +164,7 @@ def detector_choice(detector: DetectorName, backbone: str | None, method: str | 
 def _yolox(backbone: str | None, method: str | None) -> DetectorChoice:
     """YOLOX as published with `sigmoid`, else YOLOX*, which suits focal losses."""
     if backbone is not None:
-        raise ValueError(
+        raise UsageError(
             f"backbone={backbone}: yolox_s has a backbone of its own, trained from scratch; leave it out, or take "
             "another detector: atss, faster_rcnn, mask_rcnn, retinanet or fcos"
         )
@@ -204,7 +205,7 @@ def _method(detector: DetectorName, name: str) -> Any:
         return methods[name]
     others = [other for other in get_args(DetectorName) if name in _methods_of(other)]
     hint = f"; {name} goes with detector={' or '.join(others)}" if others else nearest(name, methods)
-    raise ValueError(f"method={name}: {detector} takes one of {', '.join(methods)}{hint}")
+    raise UsageError(f"method={name}: {detector} takes one of {', '.join(methods)}{hint}")
 
 
 def _methods_of(detector: DetectorName) -> Mapping[str, DenseMethod | RoIMethod]:
@@ -218,7 +219,7 @@ def _methods_of(detector: DetectorName) -> Mapping[str, DenseMethod | RoIMethod]
 
 def _named(name: str, backbones: "dict[str, Part]") -> Part:
     if name not in backbones:
-        raise ValueError(
+        raise UsageError(
             f"backbone={name}: expected one of {', '.join(backbones)}, timm:NAME{nearest(name, backbones)}"
         )
     return backbones[name]

@@ -5,7 +5,7 @@
     equigrad report runs/fl runs/efl
 
 120 categories with the shape of LVIS's tail: 34 rare ones have 1 to 10 training images, 41 frequent ones up to 1,000.
-What they come to is in docs/evidence/one_stage.md and two_stage.md.
+Results are in docs/evidence/one_stage.md and two_stage.md.
 """
 
 from equigrad.engine import SGD, Cosine, Schedule, TrainSettings, Warmup

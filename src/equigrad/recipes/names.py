@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from importlib.resources import files
 
+from equigrad.errors import UsageError
 from equigrad.recipes.tables import TABLES
 from equigrad.settings import nearest
 
@@ -44,19 +45,19 @@ def check_recipe_name(name: str) -> None:
         near = [f"{module}:{other}" for other in difflib.get_close_matches(function, known)]
         listed = ", ".join(f"{module}:{other}" for other in known[:_MAX_LISTED])
         hint = f"did you mean {' or '.join(near)}?" if near else f"{module} has {listed}"
-        raise ValueError(f"recipe {name!r}: no such recipe; {hint}; {_SEE}")
+        raise UsageError(f"recipe {name!r}: no such recipe; {hint}; {_SEE}")
     if not separator:
-        raise ValueError(f"recipe {name!r}: expected module:function, such as tiny:softmax_eql; see `equigrad recipes`")
+        raise UsageError(f"recipe {name!r}: expected module:function, such as tiny:softmax_eql; see `equigrad recipes`")
     if module not in MODULES and not _is_importable(module):
         hint = nearest(name, recipe_names())
-        raise ValueError(f"recipe {name!r}: no module {module!r}, in the current folder or installed{hint}; {_SEE}")
+        raise UsageError(f"recipe {name!r}: no module {module!r}, in the current folder or installed{hint}; {_SEE}")
 
 
 def check_table_name(name: str) -> None:
     """ValueError with one line, and the nearest name, for a table that the paper does not have."""
     if name not in TABLE_NAMES:
         hint = nearest(name, TABLE_NAMES) or f"; the paper has {', '.join(TABLE_NAMES)}"
-        raise ValueError(f"table {name!r}: no such table{hint}")
+        raise UsageError(f"table {name!r}: no such table{hint}")
 
 
 @cache

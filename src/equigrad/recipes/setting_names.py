@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union
 
+from equigrad.errors import UsageError
 from equigrad.recipes.names import MODULES
 from equigrad.settings import nearest, parse_text
 
@@ -59,12 +60,12 @@ def check_settings(recipe: str, assignments: Sequence[str]) -> None:
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
         if not separator or not path:
-            raise ValueError(f"--set {assignment}: expected field=value")
+            raise UsageError(f"--set {assignment}: expected field=value")
         annotation = parameters.get(path)
         meaning = _followed(path, recipe) if annotation is None else _meaning(module, annotation)
         names = [owner.name for owner in meaning.classes]
         if names and text not in (*names, "none"):
-            raise ValueError(f"--set {path}={text}: expected {' or '.join(names)}{nearest(text, names)}")
+            raise UsageError(f"--set {path}={text}: expected {' or '.join(names)}{nearest(text, names)}")
         if meaning.kind is not None and not names:
             parse_text(text, meaning.kind, path)
 
@@ -102,7 +103,7 @@ def _followed(path: str, recipe: str) -> _Meaning:
         if not found:
             known = [*recipe_parameters(recipe), *setting_paths(recipe)]
             hint = nearest(path, known) or f"; equigrad train {recipe} --help lists all settings"
-            raise ValueError(f"--set {path}: no field {name!r} in {_owner(owners, start)}{hint}")
+            raise UsageError(f"--set {path}: no field {name!r} in {_owner(owners, start)}{hint}")
         owners, start = tuple(each for meaning in found for each in meaning.classes), f"{start}{name}."
     kinds = {meaning.kind for meaning in found}
     return _Meaning(kinds.pop() if len(kinds) == 1 else None, tuple(dict.fromkeys(owners)))

@@ -47,7 +47,7 @@ class TableRow:
         recipe: what is trained.
         start: the run it starts from.
         is_reading: nothing is trained: it is another reading of that run's weights.
-        is_first: of the rows with this label; others are variants that the paper does not tell apart.
+        is_first: of the rows with this label; others are variants that the paper does not distinguish.
     """
 
     table: str

@@ -13,7 +13,7 @@ NorCal is another reading of a run with CE, which is not trained again for it:
 
     equigrad evaluate runs/faster_ce --set method=norcal --set method.scores.power=0.4 --output runs/norcal
 
-Settings are those of the released code. Where neither it nor the paper tells, docstrings say what is done here.
+Settings are those of the released code. Where neither it nor the paper has a setting, docstrings say what is done here.
 """
 
 from dataclasses import dataclass, replace

@@ -14,11 +14,14 @@ from torch import Tensor
 from equigrad.analysis.doctor.data import Commands, Fault, data_findings
 from equigrad.analysis.doctor.diagnosis import Diagnosis
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.run import completed, largest_positive, run_findings, stronger, tail_of_run
+from equigrad.analysis.doctor.run import completed, largest_positive, run_findings, tail_of_run
 from equigrad.analysis.doctor.settings import compensates, loss_of, settings_findings, task_of
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
-from equigrad.analysis.history import Json, RunHistory, StatisticsOverTime
+from equigrad.analysis.doctor.tail_remedy import tail_remedy
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.json_files import Json
+from equigrad.analysis.snapshots import StatisticsOverTime
 from equigrad.data.detection.checks import check_detection, check_test_set
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.findings import Finding as DataFinding, errors
@@ -186,7 +189,9 @@ def _checkpoint(file: Path) -> Diagnosis:
             if recipe:
                 num_steps = None if planned is None else planned.last_step
                 largest = largest_positive(settings)
-                gathered = replace(gathered, num_steps=num_steps, largest_positive=largest, stronger=stronger(recipe))
+                gathered = replace(
+                    gathered, num_steps=num_steps, largest_positive=largest, tail_remedy=tail_remedy(recipe)
+                )
             findings += statistics_findings(gathered)
     findings = [replace(finding, remedy=completed(finding.remedy, recipe, run)) for finding in findings]
     return _trained(file, "checkpoint", settings, None, findings)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.analysis.report import write_report
 from equigrad.evaluation.detection.prediction_shards import remove_shards
 from equigrad.files import write_atomically
@@ -27,7 +27,7 @@ class EvaluationResult:
     """A finished evaluation, the same on every rank.
 
     Args:
-        metrics: with the paper's names; nan where the test set cannot tell.
+        metrics: with the paper's names; nan where the test set has none.
         categories: a row for each category.
         arrays: more to keep in `predictions/test.npz`.
     """

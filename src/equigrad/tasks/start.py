@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.engine import EngineError
 from equigrad.engine.checkpoint import load_weights
 from equigrad.models.backbones.pretrained import StateDict, read_weights

@@ -26,7 +26,7 @@ def test_the_forecast_is_the_one_that_is_fitted_to_the_measurements():
 def test_no_other_form_is_better_on_images_it_is_not_fitted_to():
     errors = [error(FITTED, form) for form in FORMS.values()]
     assert errors[0] == min(errors)
-    page = (DOCS / "doctor.md").read_text()
+    page = (DOCS / "evidence" / "outlook.md").read_text()
     assert all(f"| {value:.2f} |" in page for value in errors)
 
 
@@ -36,7 +36,7 @@ def test_the_doctor_says_how_often_new_gains_were_in_the_interval():
 
 
 def test_the_page_has_the_table_that_was_measured():
-    assert table(CASES) in (DOCS / "doctor.md").read_text()
+    assert table(CASES) in (DOCS / "evidence" / "outlook.md").read_text()
 
 
 def test_the_generated_data_sets_have_the_numbers_of_the_table():

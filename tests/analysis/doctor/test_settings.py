@@ -43,6 +43,7 @@ def test_an_equalization_loss_at_zero_strength_compensates_nothing():
     assert compensates(SOFTMAX_EQL)
     assert not compensates({**SOFTMAX_EQL, "prior_power": 0.0})
     assert not compensates({**SIGMOID_EQL, "reweight_positive": False, "reweight_negative": False})
+    assert compensates({"type": "Evfl", "focus_scale": 8.0})
     assert compensates({"type": "BalancedSoftmax"})
     assert not compensates({})
 

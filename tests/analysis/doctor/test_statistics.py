@@ -1,7 +1,7 @@
 import numpy as np
 
 from equigrad.analysis.doctor.statistics import Gathered, statistics_findings
-from equigrad.analysis.history import StatisticsOverTime
+from equigrad.analysis.snapshots import StatisticsOverTime
 
 
 def gathered(positive, negative, **known):

@@ -102,15 +102,15 @@ def test_without_test_images_some_of_the_listed_ones_are_held_out(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "code"),
     [
-        (["counts", "train/images", "--labels", "train/labels"], "--labels needs --names FILE"),
-        (["check", *options(), "--test", "test/images"], "give both --test and --test-labels"),
-        (["ade20k-lt", "train", "--labels", "labels", "--output", "list.txt"], "--images, --labels and --names"),
-        (["check", "train/images", "--labels", "nowhere", "--names", "train/classes.txt"], "nowhere"),
+        (["counts", "train/images", "--labels", "train/labels"], "--labels needs --names FILE", 2),
+        (["check", *options(), "--test", "test/images"], "give both --test and --test-labels", 2),
+        (["ade20k-lt", "train", "--labels", "labels", "--output", "list.txt"], "--images, --labels and --names", 2),
+        (["check", "train/images", "--labels", "nowhere", "--names", "train/classes.txt"], "nowhere", 1),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(folder, capsys, words, message):
-    assert main(["data", *words]) == 1
+def test_what_is_missing_is_said_in_one_line(folder, capsys, words, message, code):
+    assert main(["data", *words]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -1,7 +1,6 @@
 """What a run of a classification recipe leaves in its folder, on one process, on two, and when it is stopped."""
 
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from equigrad.tasks.classification.run import build_model, evaluate, evaluate_mo
 from images_on_disk import write_images
 from quick_processes import run_as_torchrun
 from running import load, train
+from stopping_glyphs import load_stopping
 
 NAME = "tiny:softmax_eql"
 # 15 test images: two processes share them unevenly.
@@ -29,21 +29,13 @@ RESULTS = ("evaluation.json", "predictions/test.npz", "report.html")
 
 
 class StoppingImages:
-    """The images of a recipe, whose reading brings a SIGTERM, as a scheduler would send it."""
+    """The images of a recipe, whose reading brings a SIGTERM."""
 
     def __init__(self, images: GlyphImages) -> None:
         self.images = images
 
     def load(self):
-        train_set, test_set = self.images.load()
-        plain = train_set.transform
-
-        def transform(image):
-            signal.raise_signal(signal.SIGTERM)
-            return plain(image)
-
-        train_set.transform = transform
-        return train_set, test_set
+        return load_stopping(self.images)
 
 
 def results(folder: Path):

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.recipes.catalogue import load_recipe
 from equigrad.run_files import FORMAT
 from equigrad.settings import to_json

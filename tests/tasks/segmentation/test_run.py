@@ -14,9 +14,9 @@ from PIL import Image
 from equigrad.cli import main
 from equigrad.data.images.sources import ImageSource
 from equigrad.engine import EngineError, Schedule
-from equigrad.engine.statistics_history import find_statistics
 from equigrad.models.segmentation.sliding_window import SlidingWindow, WholeImage
 from equigrad.recipes.catalogue import load_recipe
+from equigrad.statistics import find_statistics
 from equigrad.tasks.run_folder import recipe_of_run
 from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
 from equigrad.tasks.segmentation.run import build_model, evaluate, predictor, trained_model

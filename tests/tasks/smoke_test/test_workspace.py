@@ -66,7 +66,7 @@ def test_a_detector_that_reads_its_own_data_is_tried_on_a_few_categories(workspa
     assert try_row(workspace, "small_detection_data:small", []).error is None
     assert try_row(workspace, "small_detection_data:small", ["data.test=none"]).error is None
     missing = try_row(workspace, "small_detection_data:small", ["data.benchmark=voc"])
-    assert missing.error == "ValueError: --set data.benchmark=voc: expected none or one of lvis, coco"
+    assert missing.error == "UsageError: --set data.benchmark=voc: expected none or one of lvis, coco"
 
 
 def test_second_stages_of_detectors_share_a_first_stage_where_the_detector_is_the_same(tmp_path):

@@ -21,7 +21,7 @@ class Fault(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """What mends faults of a data set."""
+    """Commands that help with faults of a data set."""
 
     check: str  # lists all faults
     hold_out: str  # trains with a part of the training set as test set

@@ -18,7 +18,7 @@ class Diagnosis:
         subject: data, run or checkpoint, as the user named it.
         kind: which of the three.
         task: as `equigrad compare` names it; None if unknown.
-        tail: None if the subject does not tell.
+        tail: None if unknown.
         findings: in any order.
         data: the data as `equigrad compare` takes it; None if unknown.
         precision: that a run was trained with; None if unknown.

@@ -1,4 +1,4 @@
-"""One thing that looks wrong, how that can be seen, and what mends it."""
+"""One thing that looks wrong, the evidence, and how to fix it."""
 
 from dataclasses import dataclass
 from typing import Literal

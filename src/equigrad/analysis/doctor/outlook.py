@@ -1,7 +1,7 @@
 """How much an equalization loss is forecast to raise the category mean, and which one to try for a task.
 
-The forecast is fitted to the training sets of docs/evidence/outlook.csv; docs/doctor.md says how its form was chosen.
-`equigrad compare` measures.
+The forecast is fitted to the training sets of docs/evidence/outlook.csv. How its form was chosen is in
+docs/evidence/outlook.md. `equigrad compare` measures.
 """
 
 import math

@@ -7,19 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.doctor.settings import (
-    TRAIN_AGAIN,
-    compensates,
-    equalized,
-    has_one_label,
-    loss_of,
-    part,
-    settings_findings,
-)
+from equigrad.analysis.doctor.settings import TRAIN_AGAIN, has_one_label, loss_of, part, settings_findings
 from equigrad.analysis.doctor.statistics import Gathered, polluted, statistics_findings
 from equigrad.analysis.doctor.tail import Tail
+from equigrad.analysis.doctor.tail_remedy import tail_remedy
 from equigrad.analysis.findings import STARVING, STARVING_RATIO
-from equigrad.analysis.history import Floats, Json, RunHistory
+from equigrad.analysis.history import RunHistory
+from equigrad.analysis.json_files import Json
+from equigrad.analysis.snapshots import Floats
 from equigrad.files import try_lock
 from equigrad.run_files import LOCK, standing, unfinished_note
 
@@ -47,7 +42,7 @@ def run_findings(run: RunHistory) -> list[Finding]:
     for history in run.statistics.values():
         names = None if run.evaluation is None else run.evaluation.names_and_counts()[0] or None
         gathered = Gathered(
-            history, names, _planned_steps(run), largest_positive(settings), stronger=stronger(run.recipe)
+            history, names, _planned_steps(run), largest_positive(settings), tail_remedy=tail_remedy(run.recipe)
         )
         found += statistics_findings(gathered)
     found += [*_samples(run), *_starving(run), *_untested(run)]
@@ -150,7 +145,7 @@ def _samples(run: RunHistory) -> list[Finding]:
 
 def _starving(run: RunHistory) -> list[Finding]:
     """Most of the rarest third loses its own training samples to others, while the head wins its own."""
-    remedy = stronger(run.recipe)
+    remedy = tail_remedy(run.recipe)
     found: list[Finding] = []
     for path, history in run.recognition.items():
         if "auxiliary" in path:
@@ -184,19 +179,6 @@ def _starving_tail(indicator: Floats, amounts: Floats, limit: float, what: str, 
             f"equigrad report RUN names the categories; {remedy}",
         )
     ]
-
-
-def stronger(recipe: Json) -> str:
-    """How to do more for the tail than a run did: with the equalized loss, or, if it had one, for longer."""
-    settings = recipe.get("settings", {})
-    if not compensates(loss_of(settings)):
-        return equalized(recipe)
-    schedule = part(part(settings, "training"), "schedule")
-    for name in ("epochs", "steps"):
-        length = schedule.get(name)
-        if isinstance(length, int | float):
-            return f"train longer: {TRAIN_AGAIN} --set training.schedule.{name}={2 * length:g}"
-    return "train longer (--epochs)"
 
 
 def _untested(run: RunHistory) -> list[Finding]:

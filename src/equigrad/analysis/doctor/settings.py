@@ -4,12 +4,12 @@ Settings are the JSON of `recipe.json`, so that nothing the file names has to be
 """
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.history import Json
+from equigrad.analysis.json_files import Json
 
 TRAIN_AGAIN = "equigrad train …"
 """Stands in a remedy for the command of the run; what changes follows as `--set NAME=VALUE …` and ends the remedy."""
 
-_SIGMOID_LOSSES = ("SigmoidEql", "Efl", "Eqfl", "FocalEql", "QualityFocal", "GradientBlocking")
+_SIGMOID_LOSSES = ("SigmoidEql", "Efl", "Eqfl", "Evfl", "FocalEql", "QualityFocal", "GradientBlocking")
 _SOFTMAX_LOSSES = (
     *("CrossEntropy", "BackgroundCrossEntropy", "AlignedCrossEntropy", "SoftmaxEql", "BalancedSoftmax"),
     *("LogitAdjustment", "Lade", "Seesaw", "Distillation", "GroupedSoftmax"),
@@ -18,25 +18,6 @@ _SIGMOID_SCORES = ("Sigmoid", "SigmoidObjectness")
 _SOFTMAX_SCORES = ("Softmax", "AdjustedSoftmax", "SoftmaxObjectness", "SoftmaxBackground", "NorCal")
 _ONE_LABEL = ("GlyphImages", "OwnImages", "PublishedImages")  # data with one category for each image
 _COUNTING_LOSSES = ("BalancedSoftmax", "LogitAdjustment", "Lade", "Seesaw", "GradientBlocking")
-
-_METHODS = {
-    "SigmoidEql": "sigmoid_eql",
-    "Efl": "efl",
-    "Eqfl": "eqfl",
-    "QualityFocal": "eqfl",
-    "FocalEql": "fl_eql",
-}
-"""Methods that equalize what a loss computes, as `--method` and recipes name them."""
-
-_REWEIGHTED = ("reweight_positive=true", "reweight_negative=true")
-_STRENGTHS = {
-    "SoftmaxEql": ("prior_power=1",),
-    "SigmoidEql": _REWEIGHTED,
-    "FocalEql": _REWEIGHTED,
-    "Efl": ("focus_scale=8",),
-    "Eqfl": ("focus_scale=8",),
-}
-"""Settings that make an equalization loss one that was kept at zero strength."""
 
 
 def task_of(settings: Json) -> str | None:
@@ -67,7 +48,7 @@ def compensates(loss: Json) -> bool:
             return loss.get("prior_power") != 0
         case "SigmoidEql" | "FocalEql":
             return bool(loss.get("reweight_positive") or loss.get("reweight_negative"))
-        case "Efl" | "Eqfl":
+        case "Efl" | "Eqfl" | "Evfl":
             return loss.get("focus_scale") != 0
         case kind:
             return kind in _COUNTING_LOSSES
@@ -77,23 +58,6 @@ def part(settings: Json, name: str) -> Json:
     """A dictionary inside settings; empty if they have none of that name."""
     found = settings.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def equalized(recipe: Json) -> str:
-    """How to train a run of a plain loss, as in `recipe.json`, with the loss that equalizes it."""
-    settings = recipe.get("settings", {})
-    loss = loss_of(settings).get("type")
-    method = _METHODS.get(str(loss), "sigmoid_eql" if settings.get("type") == "DetectionRecipe" else "softmax_eql")
-    path = (
-        "method.loss.loss" if part(part(settings, "method"), "loss").get("type") == "WithObjectness" else "method.loss"
-    )
-    if str(recipe.get("recipe")).startswith("own_data:"):
-        change = f"--set method={method}"
-    elif loss in _STRENGTHS:
-        change = " ".join(f"--set {path}.{strength}" for strength in _STRENGTHS[loss])
-    else:
-        return f"train with the method {method}"
-    return f"train with {method}: {TRAIN_AGAIN} {change}"
 
 
 def settings_findings(settings: Json) -> list[Finding]:

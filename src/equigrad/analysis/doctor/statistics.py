@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.analysis.doctor.finding import Finding
-from equigrad.analysis.history import Floats, Ints, StatisticsOverTime
+from equigrad.analysis.snapshots import Floats, Ints, StatisticsOverTime
 
 _STUCK_RATIO = 0.05
 _NUM_NAMED = 3
@@ -23,7 +23,7 @@ class Gathered:
         num_steps: that the training has; None if unknown.
         largest_positive: the most that the positive gradient of all categories can grow by in a step; None if unknown.
         num_skipped: batches left out because their gradient was not finite.
-        stronger: how to train with a loss that raises the ratio.
+        tail_remedy: how to do more for rare categories.
     """
 
     history: StatisticsOverTime
@@ -31,7 +31,7 @@ class Gathered:
     num_steps: int | None = None
     largest_positive: float | None = None
     num_skipped: int = 0
-    stronger: str = "train with an equalization loss"
+    tail_remedy: str = "train with an equalization loss"
 
 
 def statistics_findings(gathered: Gathered) -> list[Finding]:
@@ -75,8 +75,8 @@ def _stuck(gathered: Gathered) -> Finding | None:
     if len(ratio) == 2 or end >= _STUCK_RATIO:
         return None
     if len(ratio) == 1:
-        evidence = f"median {end:.2g}; a later checkpoint, or the run, tells whether it rises"
-        return Finding("note", "ratio_low", "the gradient ratio is near 0", evidence, gathered.stronger)
+        evidence = f"median {end:.2g}; a later checkpoint, or the run, shows whether it rises"
+        return Finding("note", "ratio_low", "the gradient ratio is near 0", evidence, gathered.tail_remedy)
     middle = _median(ratio[len(ratio) // 2])
     if end > 1.1 * middle:
         return None
@@ -85,7 +85,7 @@ def _stuck(gathered: Gathered) -> Finding | None:
         "ratio_stuck",
         "the gradient ratio is stuck near 0",
         f"median {end:.2g} at the end, {middle:.2g} at half-time",
-        gathered.stronger,
+        gathered.tail_remedy,
     )
 
 
@@ -123,7 +123,7 @@ def polluted(evidence: str) -> Finding:
         "statistics_polluted",
         "the statistics hold more than the training: batches of a validation were probably added",
         evidence,
-        "evaluate with model.eval() and torch.no_grad(), or with another loss object; then train anew",
+        "evaluate with model.eval() and torch.no_grad(), or with another loss object; then train again",
     )
 
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import Categories, Comparison
 from equigrad.analysis.findings import run_label
-from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, table
 from equigrad.analysis.report.predictions import ClassifiedImages, RunPredictions
 from equigrad.analysis.rounding import percent
+from equigrad.analysis.snapshots import Ints
 
 NUM_BINS = 15  # of equal width, as in the ECE of the evaluation
 _LEAST = 10  # images in a bin that is drawn

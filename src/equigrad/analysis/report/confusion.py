@@ -6,10 +6,10 @@ import numpy as np
 
 from equigrad.analysis.comparison import Comparison
 from equigrad.analysis.findings import run_label, starving
-from equigrad.analysis.history import Ints
 from equigrad.analysis.markup import Html, element, join, table, users_name
 from equigrad.analysis.report.predictions import RunPredictions
 from equigrad.analysis.rounding import ABSENT, percent
+from equigrad.analysis.snapshots import Ints
 
 _NUM_CATEGORIES = 12
 _NUM_TAKERS = 3

@@ -27,7 +27,6 @@ def write_report(
     *,
     names: Sequence[str] | None = None,
     title: str | None = None,
-    statistics_path: str | None = None,
     command: Sequence[str] | None = None,
     find_examples: FindExamples | None = None,
 ) -> Path:
@@ -38,7 +37,6 @@ def write_report(
         file: where to write the page.
         names: of the runs; None for the names of the folders.
         title: of the page; None for one made of the names.
-        statistics_path: which statistics to show of models with several; None for the first.
         command: the command shown on the page as the one that made it; None for `equigrad report` with the folders.
         find_examples: finds test images of categories that changed; None shows none.
 
@@ -55,7 +53,7 @@ def write_report(
     for lost in filter(None, (run.lost_lines for run in runs)):
         print(f"warning: {lost}", file=sys.stderr)
     shown_command = command if command is not None else ["equigrad", "report", *map(str, folders)]
-    comparison = compare(runs, statistics_path)
+    comparison = compare(runs)
     return write_comparison(comparison, file, title=title, command=shown_command, find_examples=find_examples)
 
 

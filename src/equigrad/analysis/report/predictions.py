@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equigrad.analysis.comparison import Categories
-from equigrad.analysis.history import Floats, Ints
+from equigrad.analysis.snapshots import Floats, Ints
 from equigrad.arrays import read_npz
 from equigrad.run_files import TEST_PREDICTIONS
 

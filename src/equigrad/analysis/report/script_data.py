@@ -7,10 +7,10 @@ import numpy as np
 
 from equigrad.analysis import findings
 from equigrad.analysis.comparison import ComparedRun, Comparison, evenly_chosen
-from equigrad.analysis.history import Floats, Ints, RecognitionOverTime, StatisticsOverTime
 from equigrad.analysis.report.calibration import reliability
 from equigrad.analysis.report.predictions import RunPredictions
 from equigrad.analysis.rounding import changes, percents, significant
+from equigrad.analysis.snapshots import Floats, Ints, RecognitionOverTime, StatisticsOverTime
 
 _MAX_SLIDER_STEPS = 16
 _MAX_SLIDER_VALUES = 400_000  # of all runs, categories and steps

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.errors import UsageError
+
 _LAYOUTS = ("coco", "voc", "yolo")
 
 
@@ -42,7 +44,7 @@ def convert_source(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
     if parsed.layout == parsed.to:
         others = " or ".join(f"--to {layout}" for layout in _LAYOUTS if layout != parsed.to)
-        raise ValueError(f"{parsed.source}: is to be read as {parsed.to} and written as {parsed.to}; give {others}")
+        raise UsageError(f"{parsed.source}: is to be read as {parsed.to} and written as {parsed.to}; give {others}")
     if parsed.to == "coco":
         written = convert_to_coco(parsed.source, parsed.layout, parsed.output, parsed.names, parsed.split)
         print(read_coco(written).describe())
@@ -62,5 +64,5 @@ def convert_source(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def images_of(given: Path | None, own: Path | None) -> Path | None:
     """Where the images are: in the VOC or YOLO folder itself, or where the user says."""
     if given is not None and own is not None:
-        raise ValueError(f"--images {given}: images of a VOC or YOLO folder are found in it; leave --images out")
+        raise UsageError(f"--images {given}: images of a VOC or YOLO folder are found in it; leave --images out")
     return own or given

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equigrad.commands.datasets import conversion
 from equigrad.commands.datasets.conversion import images_of
+from equigrad.errors import UsageError
 
 if TYPE_CHECKING:
     from equigrad.data.detection.data import DetectionData
@@ -65,13 +66,13 @@ def _count_openimages(parsed: argparse.Namespace) -> None:
 
     totals = {str(split): found for split, found in openimages_totals(parsed.source).items()}
     if parsed.split is not None and parsed.split not in totals:
-        raise ValueError(f"--split {parsed.split}: {parsed.source} has {', '.join(totals)}")
+        raise UsageError(f"--split {parsed.split}: {parsed.source} has {', '.join(totals)}")
     for split in [parsed.split] if parsed.split else totals:
         names, _, counts = totals[split]
         print(count_text(f"{parsed.source} ({split})", counts, names, show_all=parsed.all, unit="boxes"))
     if parsed.csv:
         if parsed.split is None and len(totals) > 1:
-            raise ValueError(f"--csv: name one of {', '.join(totals)} with --split")
+            raise UsageError(f"--csv: name one of {', '.join(totals)} with --split")
         print(write_table(count_rows(counts, names), parsed.csv))
 
 

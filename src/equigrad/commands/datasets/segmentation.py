@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from equigrad.errors import UsageError
+
 if TYPE_CHECKING:
     from equigrad.data.findings import Finding
     from equigrad.data.segmentation.data import SegmentationData
@@ -73,7 +75,7 @@ def check_folders(parsed: argparse.Namespace) -> "tuple[list[Finding], Segmentat
     from equigrad.data.segmentation.checks import check_segmentation
 
     if (parsed.test is None) != (parsed.test_labels is None):
-        raise ValueError("give both --test and --test-labels, or neither")
+        raise UsageError("give both --test and --test-labels, or neither")
     train = _read(parsed, parsed.source, parsed.labels)
     test = None if parsed.test is None else _read(parsed, parsed.test, parsed.test_labels)
     findings = check_segmentation(
@@ -86,7 +88,7 @@ def _read(parsed: argparse.Namespace, images: Path, labels: Path) -> "Segmentati
     from equigrad.data.segmentation.readers import read_label_folders
 
     if parsed.names is None:
-        raise ValueError("--labels needs --names FILE, which names the categories")
+        raise UsageError("--labels needs --names FILE, which names the categories")
     return read_label_folders(images, labels, parsed.names, root=parsed.root or ".", ignored=parsed.ignored)
 
 
@@ -115,6 +117,6 @@ def _whole_set(parsed: argparse.Namespace) -> "SegmentationData":
     if all(layout):
         return read_label_folders(*layout, root=parsed.folder, ignored=parsed.ignored)
     if any(layout):
-        raise ValueError("another layout than ADE20K's needs all of --images, --labels and --names")
+        raise UsageError("another layout than ADE20K's needs all of --images, --labels and --names")
     has_own_names = (parsed.folder / "objectInfo.csv").is_file()
     return read_scene_parsing(parsed.folder, "training") if has_own_names else read_ade20k(parsed.folder, "training")

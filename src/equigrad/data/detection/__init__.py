@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.data.detection.batches import collate_detection as collate_detection
     from equigrad.data.detection.checks import (
         check_detection as check_detection,
@@ -31,23 +31,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
         train_transform as train_transform,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "batches": ["collate_detection"],
-            "checks": ["check_detection", "check_test_set"],
-            "data": ["Categories", "DetectionData"],
-            "dataset": ["DetectionDataset"],
-            "formats.coco_json": ["read_coco", "write_coco"],
-            "formats.openimages": ["OpenImagesData", "read_openimages"],
-            "formats.voc": ["convert_voc"],
-            "formats.voc_writing": ["write_voc"],
-            "formats.yolo": ["convert_yolo"],
-            "formats.yolo_writing": ["write_yolo"],
-            "geometry": ["boxes_to_original"],
-            "mosaic": ["yolox_train"],
-            "stats": ["DetectionStats", "detection_stats"],
-            "transformed_dataset": ["TransformedDataset"],
-            "transforms": ["evaluation_transform", "letterbox", "train_transform"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

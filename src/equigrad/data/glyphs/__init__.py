@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.data.glyphs.drawing import GlyphSet as GlyphSet, choose_glyphs as choose_glyphs
     from equigrad.data.glyphs.files import (
         write_classification as write_classification,
@@ -14,12 +14,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from equigrad.data.glyphs.layout import GlyphData as GlyphData, glyph_images as glyph_images
     from equigrad.data.glyphs.scenes import Scene as Scene, SceneStyle as SceneStyle, render_scene as render_scene
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "drawing": ["GlyphSet", "choose_glyphs"],
-            "files": ["write_classification", "write_detection", "write_segmentation"],
-            "layout": ["GlyphData", "glyph_images"],
-            "scenes": ["Scene", "SceneStyle", "render_scene"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.data.images.checks import (
         check_classification as check_classification,
         check_images as check_images,
@@ -36,21 +36,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
         whole_image_transform as whole_image_transform,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "checks": ["check_classification", "check_images", "check_overlap"],
-            "dataset": ["ImageDataset"],
-            "lists": ["ImageList"],
-            "published_lists": ["read_published"],
-            "readers": ["read_arrays", "read_cifar", "read_image_folder", "read_image_list", "read_images"],
-            "stores": ["ArrayStore", "FolderStore", "ImageStore", "MemoryStore", "ZipStore", "open_store"],
-            "transforms": [
-                "evaluation_transform",
-                "small_evaluation_transform",
-                "small_train_transform",
-                "train_transform",
-                "whole_image_transform",
-            ],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.data.segmentation.ade20k_lt import (
         long_tailed_subset as long_tailed_subset,
         write_long_tailed as write_long_tailed,
@@ -34,15 +34,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
         train_transform as train_transform,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "ade20k_lt": ["long_tailed_subset", "write_long_tailed"],
-            "category_pixels": ["CategoryPixels", "count_pixels"],
-            "checks": ["check_label_maps", "check_segmentation"],
-            "data": ["SegmentationData", "SegmentationDataset", "collate_segmentation"],
-            "label_maps": ["LabelValues"],
-            "readers": ["read_ade20k", "read_camvid", "read_label_folders", "read_scene_parsing"],
-            "transforms": ["evaluation_transform", "train_transform"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -60,7 +60,7 @@ def naming_dead_workers() -> Iterator[None]:
             raise
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # no errors for the workers that end after it
-        raise EngineError(f"{death}; if memory ran out, use fewer workers (--workers); --resume goes on") from error
+        raise EngineError(f"{death}; if memory ran out, use fewer workers (--workers); --resume continues") from error
 
 
 def _death_of_worker(error: BaseException | None) -> str | None:

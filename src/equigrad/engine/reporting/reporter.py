@@ -12,7 +12,8 @@ from equigrad.engine.reporting.progress import PlainProgress, make_progress
 from equigrad.engine.reporting.timing import Forecast, StepTimer
 from equigrad.engine.run_log import RunLog
 from equigrad.engine.settings import TrainSettings
-from equigrad.engine.statistics_history import find_statistics, tail_and_head_ratio, tail_and_head_won
+from equigrad.engine.statistics_history import tail_and_head_ratio, tail_and_head_won
+from equigrad.statistics import find_statistics
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

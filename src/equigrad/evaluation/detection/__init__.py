@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from equigrad.lazy import lazy_exports
 
-if TYPE_CHECKING:  # what editors and type checkers see
+if TYPE_CHECKING:
     from equigrad.evaluation.detection.annotations import Annotations as Annotations
     from equigrad.evaluation.detection.evaluator import (
         DetectionEvaluator as DetectionEvaluator,
@@ -26,14 +26,4 @@ if TYPE_CHECKING:  # what editors and type checkers see
     )
     from equigrad.evaluation.detection.result import DetectionResult as DetectionResult, DetectionRow as DetectionRow
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "annotations": ["Annotations"],
-            "evaluator": ["DetectionEvaluator", "evaluate", "evaluate_predictions", "load_predictions"],
-            "openimages": ["OpenImagesEvaluator", "OpenImagesRow"],
-            "prediction_files": ["read_predictions", "write_predictions"],
-            "prediction_shards": ["PredictionWriter", "read_shards"],
-            "result": ["DetectionResult", "DetectionRow"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -4,7 +4,7 @@ import os
 
 from transformers import PreTrainedModel
 
-from equigrad.statistics import GradientStatistics
+from equigrad.statistics import find_statistics
 
 
 def restore(model: PreTrainedModel, checkpoint: str | os.PathLike[str]) -> None:
@@ -21,7 +21,7 @@ def restore(model: PreTrainedModel, checkpoint: str | os.PathLike[str]) -> None:
         ValueError: the checkpoint lacks weights of the model.
     """
     loaded = type(model).from_pretrained(checkpoint).state_dict()
-    statistics = {name for name, part in model.named_modules() if isinstance(part, GradientStatistics)}
+    statistics = find_statistics(model)
     missing = [name for name in model.state_dict() if name not in loaded and name.rpartition(".")[0] not in statistics]
     if missing:
         raise ValueError(f"{checkpoint} has no weights for {missing[0]} ({len(missing)} are missing)")

@@ -32,25 +32,4 @@ if TYPE_CHECKING:
     from equigrad.models.backbones.small_encoder import SmallEncoder as SmallEncoder
     from equigrad.models.backbones.timm_networks import dilated_timm as dilated_timm, timm_backbone as timm_backbone
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "dilated_efficientnet_lite": ["DilatedEfficientNetLite0"],
-            "dilated_resnet": ["dilated_resnet50", "dilated_resnet101"],
-            "efficientnet_lite": ["PACKAGE", "EfficientNetLite0"],
-            "encoder_maps": ["EncoderChannels", "EncoderMaps"],
-            "normalization": [
-                "EFFICIENTNET_LITE",
-                "HALF",
-                "IMAGENET",
-                "INATURALIST18",
-                "Normalization",
-                "PixelStatistics",
-            ],
-            "pretrained": ["load_backbone", "read_weights"],
-            "resnets": ["TORCHVISION", "resnet50", "resnet101", "resnet152", "resnext50"],
-            "small_conv_net": ["SmallConvNet"],
-            "small_encoder": ["SmallEncoder"],
-            "timm_networks": ["dilated_timm", "timm_backbone"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

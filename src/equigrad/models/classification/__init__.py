@@ -8,10 +8,4 @@ if TYPE_CHECKING:
     from equigrad.models.classification.classifier import Classifier as Classifier, build_classifier as build_classifier
     from equigrad.models.classification.cosine_classifier import CosineClassifier as CosineClassifier
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "classifier": ["Classifier", "build_classifier"],
-            "cosine_classifier": ["CosineClassifier"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -19,17 +19,4 @@ if TYPE_CHECKING:
         mask_rcnn as mask_rcnn,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "one_stage.atss": ["atss", "improved_atss"],
-            "one_stage.detector": ["DenseDetector"],
-            "one_stage.fcos": ["fcos"],
-            "one_stage.paa": ["paa"],
-            "one_stage.retinanet": ["retinanet"],
-            "one_stage.yolox": ["yolox", "yolox_star"],
-            "torchvision_weights": ["from_torchvision"],
-            "two_stage.mask_head": ["paste_masks"],
-            "two_stage.rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

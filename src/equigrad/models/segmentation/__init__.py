@@ -24,14 +24,4 @@ if TYPE_CHECKING:
         TiledLoss as TiledLoss,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "deeplab": ["DeepLabV3PlusHead"],
-            "fcn": ["FCNHead"],
-            "pspnet": ["PSPHead"],
-            "segmenter": ["VOID", "Segmenter", "build_segmenter"],
-            "sliding_window": ["Scale", "SlidingWindow", "WholeImage"],
-            "upsampled_loss": ["DecoderResolutionLoss", "LabelResolutionLoss", "TiledLoss"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

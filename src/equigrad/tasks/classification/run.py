@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import equigrad
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.data.feature_cache import FeatureDataset, cache_features
 from equigrad.data.frequency import Counts
 from equigrad.data.images.dataset import ImageDataset

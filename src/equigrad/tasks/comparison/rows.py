@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from equigrad.analysis.compared_methods import COLUMNS, ComparedMethods
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.analysis.rounding import percent
 from equigrad.engine import EngineError
 from equigrad.evaluation.tables import write_table

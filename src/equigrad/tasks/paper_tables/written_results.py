@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from equigrad.data.text_files import csv_rows
+from equigrad.errors import UsageError
 
 _OURS = "ours_"
 _MAX_PERCENT = 100.0
@@ -16,11 +17,11 @@ def written_results(folder: Path, names: Iterable[str]) -> dict[str, dict[str, f
     A run has the same name wherever its settings and its seed are the same. Tables that the folder lacks have none.
     """
     if not folder.is_dir():
-        raise ValueError(f"--merge {folder}: no such folder; it takes one with tables that `equigrad table` wrote")
+        raise UsageError(f"--merge {folder}: no such folder; it takes one with tables that `equigrad table` wrote")
     names = list(names)
     files = [file for name in names if (file := folder / f"{name}.csv").is_file()]
     if not files:
-        raise ValueError(f"--merge {folder}: it has no {names[0]}.csv{' or any other table' if len(names) > 1 else ''}")
+        raise UsageError(f"--merge {folder}: it has no {names[0]}.csv{' or any other table' if len(names) > 1 else ''}")
     return {run: metrics for file in files for run, metrics in _results(file).items()}
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import equigrad
-from equigrad.analysis.history import Evaluation
+from equigrad.analysis.evaluation_file import Evaluation
 from equigrad.data.frequency import Counts
 from equigrad.data.segmentation.data import SegmentationDataset, collate_segmentation
 from equigrad.engine import Training, TrainResult, launch

@@ -11,13 +11,4 @@ if TYPE_CHECKING:
     from equigrad.models.detection.assignment.paa import PAAAssigner as PAAAssigner
     from equigrad.models.detection.assignment.simota import SimOTAAssigner as SimOTAAssigner
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "atss": ["ATSSAssigner"],
-            "centre": ["CentreAssigner"],
-            "max_iou": ["Assignment", "MaxIoUAssigner"],
-            "paa": ["PAAAssigner"],
-            "simota": ["SimOTAAssigner"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

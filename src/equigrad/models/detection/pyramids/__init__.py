@@ -20,14 +20,4 @@ if TYPE_CHECKING:
     from equigrad.models.detection.pyramids.small_fpn import SmallFPN as SmallFPN
     from equigrad.models.detection.pyramids.timm_fpn import timm_pyramid as timm_pyramid
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "csp_darknet": ["CSPDarknetPAFPN", "csp_darknet_m", "csp_darknet_s"],
-            "feature_pyramid": ["FeaturePyramid"],
-            "lite_fpn": ["LiteFPN"],
-            "resnet_fpn": ["ResNetFPN", "resnet50_fpn", "resnet101_fpn"],
-            "small_fpn": ["SmallFPN"],
-            "timm_fpn": ["timm_pyramid"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -24,15 +24,4 @@ if TYPE_CHECKING:
         load_representation as load_representation,
     )
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "mask_head": ["paste_masks"],
-            "rcnn": ["RCNN", "faster_rcnn", "mask_rcnn"],
-            "roi_head": ["RoIClassifier"],
-            "roi_inference": ["RoIInference"],
-            "roi_sampling": ["RoISampler"],
-            "roi_scores": ["SoftmaxBackgroundScores", "TwoWayObjectness", "TwoWayObjectnessScores"],
-            "second_stages": ["CLASSIFIER", "load_representation"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)
