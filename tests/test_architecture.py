@@ -49,7 +49,8 @@ ALLOWED = {
         "models.detection.two_stage.roi_sampling.RoISampler",
     },
     "commands": {
-        *("recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling", "losses.kernel_choice"),
+        *("recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling"),
+        *("losses.compiled.rows", "losses.kernel_choice"),
         *(BASE - {"arrays", "labels", "lazy"}),
     },
     "trained": {"recipes", "run_files", "tasks"},
