@@ -28,21 +28,22 @@
 /* Whoever loads the library compares it with the source it knows. */
 const char *equigrad_source(void) { return SOURCE; }
 
-/* 2^x, to 1e-7 of it; 0 below `lowest`, which keeps denormal numbers out: they make a CPU ten times slower. */
-INLINED float exp2_above(float x, float lowest)
+/* 2^x of x <= 127, to 1e-7 of it; 0 below -127, where the exponent is 0. */
+INLINED float exp2_of(float x)
 {
-    float bounded = x < -126.0f ? -126.0f : x > 127.0f ? 127.0f : x;
-    float whole = rintf(bounded), part = bounded - whole;
-    float power = 1.5252734e-5f;
-    power = power * part + 1.5403530e-4f;
-    power = power * part + 1.3333558e-3f;
-    power = power * part + 9.6181291e-3f;
-    power = power * part + 5.5504109e-2f;
-    power = power * part + 2.4022651e-1f;
-    power = power * part + 6.9314718e-1f;
+    const float round = 12582912.0f + 127; /* 1.5 2^23: the last bits of a sum with it are those of x + 127, rounded */
+    float bounded = x < -127.0f ? -127.0f : x;
+    union { float value; uint32_t bits; } shifted = {bounded + round}, scale;
+    float part = bounded - (shifted.value - round);
+    float power = 1.53473201e-4f; /* the polynomial with the least error of its degree, 2e-9 */
+    power = power * part + 1.340015445e-3f;
+    power = power * part + 9.618484243e-3f;
+    power = power * part + 5.550328082e-2f;
+    power = power * part + 2.402264692e-1f;
+    power = power * part + 6.931472062e-1f;
     power = power * part + 1.0f;
-    union { int32_t bits; float value; } scale = {((int32_t)whole + 127) << 23};
-    return x < lowest ? 0.0f : power * scale.value;
+    scale.bits = shifted.bits << 23;
+    return power * scale.value;
 }
 
 /* log(1 + u) of u in [0, 1], to 1e-7 of it: twice the inverse hyperbolic tangent of u / (2 + u) <= 1/3. */
@@ -83,13 +84,13 @@ static void move_columns(Sums *sums, int64_t num_classes)
     }
 }
 
-/* Add up the threads in order, and give back their memory. */
-static void join(Sums *sums, int num_threads, double *negative, int64_t num_classes)
+/* Add up the threads in order, times `factor`, and give back their memory. */
+static void join(Sums *sums, int num_threads, double factor, double *negative, int64_t num_classes)
 {
     for (int thread = 0; thread < num_threads; thread++) {
         if (negative)
             for (int64_t j = 0; j < num_classes; j++)
-                negative[j] += sums[thread].negative[j];
+                negative[j] = (thread ? negative[j] : 0) + factor * sums[thread].negative[j];
         free(sums[thread].row);
         free(sums[thread].columns);
         free(sums[thread].negative);
@@ -99,34 +100,59 @@ static void join(Sums *sums, int num_threads, double *negative, int64_t num_clas
 
 /* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* One row; its cost is returned. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
-EACH_ISA static double cross_entropy_row(
-    const float *logits, const float *margin, float scale, int64_t own, double own_margin, double weight,
-    double divisor, float *gradient, float *columns, double *own_gradient, int64_t num_classes)
+/* Powers of the entries [first, end) of a row, as they are; their sum is returned. Above 2^127 is 2^127. */
+INLINED float plain_powers(
+    const float *logits, const float *binary_margin, float binary_scale, float *powers, int64_t first, int64_t end)
 {
-    float peak = -INFINITY;
-#pragma omp simd reduction(max : peak)
-    for (int64_t j = 0; j < num_classes; j++) {
-        float logit = scale * logits[j] + margin[j];
-        gradient[j] = logit;
-        peak = logit > peak ? logit : peak;
-    }
-    double own_logit = gradient[own] - own_margin;
-    gradient[own] = -INFINITY;
-    if (own_margin != 0) {
-        peak = (float)own_logit;
-#pragma omp simd reduction(max : peak)
-        for (int64_t j = 0; j < num_classes; j++)
-            peak = gradient[j] > peak ? gradient[j] : peak;
-    }
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < num_classes; j++) {
-        float power = exp2_above((gradient[j] - peak) * LOG2_E, -126.0f);
-        gradient[j] = power;
+    for (int64_t j = first; j < end; j++) {
+        float exponent = binary_scale * logits[j] + binary_margin[j];
+        float power = exp2_of(exponent > 127.0f ? 127.0f : exponent);
+        powers[j] = power;
         sum += power;
     }
-    double others = sum, own_power = exp(own_logit - peak), total = others + own_power;
+    return sum;
+}
+
+/* Powers of a row of any logits, below its peak, which is returned; `others` is the sum without the own entry. */
+INLINED float powers_below_peak(
+    const float *logits, const float *margin, float scale, int64_t own, double own_logit, float *powers, double *others,
+    int64_t num_classes)
+{
+    for (int64_t j = 0; j < num_classes; j++)
+        powers[j] = scale * logits[j] + margin[j];
+    powers[own] = -INFINITY;
+    float peak = (float)own_logit, sum = 0;
+#pragma omp simd reduction(max : peak)
+    for (int64_t j = 0; j < num_classes; j++)
+        peak = powers[j] > peak ? powers[j] : peak;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < num_classes; j++) {
+        powers[j] = exp2_of((powers[j] - peak) * LOG2_E);
+        sum += powers[j];
+    }
+    *others = sum;
+    return peak;
+}
+
+/* One row; its cost is returned. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
+EACH_ISA static double cross_entropy_row(
+    const float *logits, const float *margin, const float *binary_margin, float scale, int64_t own, double own_margin,
+    double weight, double divisor, float *gradient, float *columns, double *own_gradient, int64_t num_classes)
+{
+    float binary_scale = scale * LOG2_E, own_sum = scale * logits[own] + margin[own];
+    double own_logit = own_sum - own_margin;
+    /* As of most logits: that spares two passes. */
+    double others = plain_powers(logits, binary_margin, binary_scale, gradient, 0, own);
+    others += plain_powers(logits, binary_margin, binary_scale, gradient, own + 1, num_classes);
+    double own_power = exp(own_logit), total = others + own_power;
+    if (!(own_power > 1e-18 && total < 1e18)) {
+        own_logit -= powers_below_peak(logits, margin, scale, own, own_logit, gradient, &others, num_classes);
+        own_power = exp(own_logit);
+        total = others + own_power;
+    }
+    gradient[own] = 0;
     float factor = (float)(weight / (total * divisor));
     for (int64_t j = 0; j < num_classes; j++) {
         float value = gradient[j] * factor;
@@ -136,14 +162,14 @@ EACH_ISA static double cross_entropy_row(
     *own_gradient = weight * (others / total);
     gradient[own] = (float)(-*own_gradient / divisor);
     /* The first where p is near 1, the second where it is near 0. */
-    return weight * (own_power > 1e-3 ? log1p(others / own_power) : log(total) - (own_logit - peak));
+    return weight * (own_power > 1e-3 * total ? log1p(others / own_power) : log(total) - own_logit);
 }
 
 /* Cross-entropy of s z + m against class indices, each sample with the weight of its category and with `own_margin` of
    it taken from its own logit.
 
-   Returns 0, or 1 if there is not enough memory. Adds to `positive` and `loss` undivided and to `negative` divided
-   sums. `gradient` is divided; it, `weight` and `own_margin` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
+   Returns 0, or 1 if there is not enough memory. Adds to `positive` and `loss`, and sets `negative`, all
+   undivided. `gradient` is divided; it, `weight` and `own_margin` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
 int equigrad_cross_entropy(
     const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale,
     const double *own_margin, const double *weight, double divisor, float *gradient, double *positive, double *negative,
@@ -151,8 +177,11 @@ int equigrad_cross_entropy(
 {
     Sums *sums = calloc(num_threads, sizeof(Sums));
     double *costs = calloc(2 * num_rows + 1, sizeof(double)), *own_gradients = costs + num_rows;
-    int failed = !sums || !costs;
+    float *binary_margin = malloc(num_classes * sizeof(float));
+    int failed = !sums || !costs || !binary_margin;
     if (!failed) {
+        for (int64_t j = 0; j < num_classes; j++)
+            binary_margin[j] = margin[j] * LOG2_E;
 #pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
         for (int thread = 0; thread < num_threads; thread++) {
             Sums own = {0};
@@ -164,8 +193,9 @@ int equigrad_cross_entropy(
                     memset(row, 0, num_classes * sizeof(float));
                 else
                     costs[i] = cross_entropy_row(
-                        logits + i * stride, margin, scale, labels[i], own_margin ? own_margin[labels[i]] : 0,
-                        weight ? weight[labels[i]] : 1, divisor, row, own.columns, &own_gradients[i], num_classes);
+                        logits + i * stride, margin, binary_margin, scale, labels[i],
+                        own_margin ? own_margin[labels[i]] : 0, weight ? weight[labels[i]] : 1, divisor, row,
+                        own.columns, &own_gradients[i], num_classes);
                 if ((i - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
                     move_columns(&own, num_classes);
             }
@@ -178,8 +208,9 @@ int equigrad_cross_entropy(
         }
     }
     if (sums)
-        join(sums, num_threads, failed ? NULL : negative, num_classes);
+        join(sums, num_threads, divisor, failed ? NULL : negative, num_classes);
     free(costs);
+    free(binary_margin);
     return failed;
 }
 
@@ -194,12 +225,13 @@ INLINED float negative_entries(
 #pragma omp simd reduction(+ : cost)
     for (int64_t j = first; j < end; j++) {
         float logit = margin ? scale * logits[j] + margin[j] : scale * logits[j];
-        float u = exp2_above((logit < 0 ? logit : -logit) * LOG2_E, -126.0f), inverse = 1.0f / (1.0f + u);
+        float u = exp2_of((logit < 0 ? logit : -logit) * LOG2_E), inverse = 1.0f / (1.0f + u);
         float softplus = (logit > 0 ? logit : 0.0f) + log1p_unit(u);
         float prob = logit < 0 ? u * inverse : inverse;
         float loss = softplus, slope = prob;
         if (focus) { /* sigma^gamma; a factor below the root of the least number is as good as none */
-            float modulation = exp2_above((logit - softplus) * focus[j] * LOG2_E, -63.0f);
+            float exponent = (logit - softplus) * focus[j] * LOG2_E;
+            float modulation = exp2_of(exponent < -63.0f ? -127.0f : exponent);
             float other = logit < 0 ? inverse : u * inverse;
             loss = softplus * modulation;
             slope = modulation * prob + (is_constant ? 0.0f : loss * focus[j] * other);
@@ -227,7 +259,7 @@ EACH_ISA static double negative_row(
 
 /* |y' - p|^gamma BCE of all entries that are not labelled, each with the weight r_j of its category.
 
-   Returns 0, or 1 if there is not enough memory. Adds to `negative` and `loss`, undivided; `negative` without r_j.
+   Returns 0, or 1 if there is not enough memory. Adds to `loss` and sets `negative`, undivided; `negative` without r_j.
    `gradient` is divided, and 0 where an entry is labelled. It, `margin` and `focus` may be NULL. A row with a label < 0
    has negatives only; one with IGNORE is left out. */
 int equigrad_negatives(
@@ -271,7 +303,7 @@ int equigrad_negatives(
             *loss += costs[i];
     }
     if (sums)
-        join(sums, num_threads, failed ? NULL : negative, num_classes);
+        join(sums, num_threads, 1, failed ? NULL : negative, num_classes);
     free(costs);
     return failed;
 }

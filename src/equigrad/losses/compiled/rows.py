@@ -67,7 +67,7 @@ def add_cross_entropy(
     assert run.margin is not None
     num_rows, num_classes = run.flat.shape
     num_threads = min(torch.get_num_threads(), num_rows, num_rows * num_classes // ELEMENTS_OF_A_THREAD)
-    loss, negative = c_double(), torch.zeros_like(run.positive)
+    loss, negative = c_double(), torch.empty_like(run.positive)
     # Copies, where they are any, must live as long as the call.
     labels, margin = labels.contiguous(), run.margin.contiguous()
     weight = None if weight is None else weight.contiguous()
@@ -92,7 +92,7 @@ def add_cross_entropy(
     if failed:
         raise MemoryError(f"not enough memory for the sums of {num_classes} categories in {num_threads} threads")
     run.loss += loss.value
-    run.negative = negative.mul_(run.stored_divisor)
+    run.negative = negative
 
 
 def add_negatives(
@@ -102,7 +102,7 @@ def add_negatives(
     assert library is not None
     num_rows, num_classes = run.flat.shape
     num_threads = min(torch.get_num_threads(), num_rows, num_rows * num_classes // ELEMENTS_OF_A_THREAD)
-    loss, negative = c_double(), torch.zeros_like(run.positive)
+    loss, negative = c_double(), torch.empty_like(run.positive)
     # Copies, where they are any, must live as long as the call.
     labels, own_weight = labels.contiguous(), weight.to(torch.float32).contiguous()
     margin = None if run.margin is None else run.margin.contiguous()
