@@ -159,7 +159,7 @@ def binary_cross_entropy(
         with torch.no_grad():  # nothing below requires gradients but labels that are numbers
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
     else:
-        if not by_sample and rows.fits(run):
+        if not by_sample and rows.fits(run, maps=True):
             rows.add_negatives(run, labels, focus_vector, weights.negative, constant_weight=constant_weight)
         else:
             blocks = run.blocks(0 if focus is None else 2)

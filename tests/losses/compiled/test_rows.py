@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import math
 import os
 import shutil
 import sys
@@ -107,14 +108,19 @@ def test_a_loss_trains_the_same_with_and_without_the_library(name, monkeypatch):
 
 
 @needs_library
-@pytest.mark.parametrize("shape", [(3, 5, 7, 9), (2, 70, 65), (1, 3, 1), (4, 1, 130), (2, 300, 40, 20)])
-@pytest.mark.parametrize("loss_class", [equigrad.SoftmaxEqualizationLoss, equigrad.EqualizedFocalLoss])
+@pytest.mark.parametrize("shape", [(3, 5, 7, 9), (2, 70, 65), (1, 3, 1), (4, 1, 130), (2, 300, 40, 20), (2, 4, 71, 70)])
+@pytest.mark.parametrize(
+    "loss_class",
+    [equigrad.SoftmaxEqualizationLoss, equigrad.SigmoidEqualizationLoss, equigrad.EqualizedFocalLoss],
+)
 def test_maps_are_the_rows_of_their_positions(loss_class, shape):
     generator = torch.Generator().manual_seed(0)
     num_classes = shape[1]
     maps = torch.randn(shape, generator=generator)
     labels = torch.randint(num_classes, (shape[0], *shape[2:]), generator=generator)
     labels[torch.rand(labels.shape, generator=generator) < 0.2] = IGNORE
+    if loss_class.takes_background:
+        labels[torch.rand(labels.shape, generator=generator) < 0.2] = BACKGROUND
     results = []
     for logits in (maps, maps.movedim(1, -1).reshape(-1, num_classes)):
         loss = loss_class(num_classes)
@@ -129,14 +135,21 @@ def test_maps_are_the_rows_of_their_positions(loss_class, shape):
 
 
 @needs_library
-@pytest.mark.parametrize("loss", [equigrad.SoftmaxEqualizationLoss(300), equigrad.EqualizedFocalLoss(300)])
-def test_threads_share_the_rows(loss):
+@pytest.mark.parametrize(
+    ("loss", "shape"),
+    [
+        (equigrad.SoftmaxEqualizationLoss(300), (701, 300)),
+        (equigrad.EqualizedFocalLoss(300), (701, 300)),
+        (equigrad.EqualizedFocalLoss(300), (3, 300, 701)),
+    ],
+)
+def test_threads_share_rows_and_positions(loss, shape):
     results, threads = [], torch.get_num_threads()
     for number in (1, 2, 5):
         torch.set_num_threads(number)
         loss.statistics.reset()
-        logits = torch.randn(701, 300, generator=torch.Generator().manual_seed(1)).requires_grad_()
-        labels = torch.arange(701) % 300
+        logits = torch.randn(shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        labels = (torch.arange(math.prod(shape) // 300) % 300).view(shape[0], *shape[2:])
         value = loss(logits, labels)
         value.backward()
         results.append(

@@ -1,4 +1,4 @@
-/* The two hottest passes over rows of float32 logits, for CPUs; `rows.py` calls them, `hatch_build.py` compiles them.
+/* The hottest passes over float32 logits, for CPUs; `rows.py` calls them, `hatch_build.py` compiles them.
 
    A row stays in the L1 cache while its loss and gradient are formed; the logits are read once and the gradient is
    written once. The formulas are those of `softmax_pass.py` and `sigmoid_pass.py`. Threads take fixed ranges of rows
@@ -216,7 +216,29 @@ int equigrad_cross_entropy(
 
 /* ---- binary cross-entropy and focal loss of the entries that are not labelled -------------------------------------- */
 
-/* Entries [first, end) of a row; their weighted cost is returned. Without a focus it is binary cross-entropy. */
+typedef struct {
+    float loss;  /* l(s) */
+    float slope; /* l'(s) */
+} Entry;
+
+/* Without a focus it is binary cross-entropy. */
+INLINED Entry negative_entry(float logit, const float *focus, int is_constant)
+{
+    float u = exp2_of((logit < 0 ? logit : -logit) * LOG2_E), inverse = 1.0f / (1.0f + u);
+    float softplus = (logit > 0 ? logit : 0.0f) + log1p_unit(u);
+    float prob = logit < 0 ? u * inverse : inverse;
+    Entry entry = {softplus, prob};
+    if (focus) { /* sigma^gamma; a factor below the root of the least number is as good as none */
+        float exponent = (logit - softplus) * *focus * LOG2_E;
+        float modulation = exp2_of(exponent < -63.0f ? -127.0f : exponent);
+        float other = logit < 0 ? inverse : u * inverse;
+        entry.loss = softplus * modulation;
+        entry.slope = modulation * prob + (is_constant ? 0.0f : entry.loss * *focus * other);
+    }
+    return entry;
+}
+
+/* Entries [first, end) of a row; their weighted cost is returned. */
 INLINED float negative_entries(
     const float *logits, const float *margin, float scale, const float *focus, int is_constant, const float *weight,
     float share, float *gradient, float *columns, int64_t first, int64_t end)
@@ -225,20 +247,10 @@ INLINED float negative_entries(
 #pragma omp simd reduction(+ : cost)
     for (int64_t j = first; j < end; j++) {
         float logit = margin ? scale * logits[j] + margin[j] : scale * logits[j];
-        float u = exp2_of((logit < 0 ? logit : -logit) * LOG2_E), inverse = 1.0f / (1.0f + u);
-        float softplus = (logit > 0 ? logit : 0.0f) + log1p_unit(u);
-        float prob = logit < 0 ? u * inverse : inverse;
-        float loss = softplus, slope = prob;
-        if (focus) { /* sigma^gamma; a factor below the root of the least number is as good as none */
-            float exponent = (logit - softplus) * focus[j] * LOG2_E;
-            float modulation = exp2_of(exponent < -63.0f ? -127.0f : exponent);
-            float other = logit < 0 ? inverse : u * inverse;
-            loss = softplus * modulation;
-            slope = modulation * prob + (is_constant ? 0.0f : loss * focus[j] * other);
-        }
-        cost += loss * weight[j];
-        columns[j] += slope;
-        gradient[j] = slope * (weight[j] * share);
+        Entry entry = negative_entry(logit, focus ? focus + j : NULL, is_constant);
+        cost += entry.loss * weight[j];
+        columns[j] += entry.slope;
+        gradient[j] = entry.slope * (weight[j] * share);
     }
     return cost;
 }
@@ -301,6 +313,86 @@ int equigrad_negatives(
         }
         for (int64_t i = 0; i < num_rows && !failed; i++)
             *loss += costs[i];
+    }
+    if (sums)
+        join(sums, num_threads, 1, failed ? NULL : negative, num_classes);
+    free(costs);
+    return failed;
+}
+
+/* ---- the same for maps, in which the positions of a category lie side by side --------------------------------------- */
+
+/* Positions whose labels stay in the L1 cache while all categories pass. */
+#define POSITIONS_AT_ONCE 2048
+
+/* One category at some positions; its sums are returned, without the positions that it labels and those to ignore. */
+INLINED Entry map_entries(
+    const float *logits, float margin, float scale, const float *focus, int is_constant, float factor,
+    const int32_t *labels, int32_t category, float *gradient, int64_t num_positions)
+{
+    float loss = 0, slope = 0;
+#pragma omp simd reduction(+ : loss, slope)
+    for (int64_t i = 0; i < num_positions; i++) {
+        Entry entry = negative_entry(scale * logits[i] + margin, focus, is_constant);
+        int is_out = (labels[i] == category) | (labels[i] == IGNORE);
+        float own_slope = is_out ? 0.0f : entry.slope;
+        loss += is_out ? 0.0f : entry.loss;
+        slope += own_slope;
+        gradient[i] = own_slope * factor;
+    }
+    Entry sums = {loss, slope};
+    return sums;
+}
+
+EACH_ISA static Entry negative_positions(
+    const float *logits, float margin, float scale, const float *focus, int is_constant, float factor,
+    const int32_t *labels, int32_t category, float *gradient, int64_t num_positions)
+{
+    if (!focus)
+        return map_entries(logits, margin, scale, NULL, 0, factor, labels, category, gradient, num_positions);
+    if (!is_constant)
+        return map_entries(logits, margin, scale, focus, 0, factor, labels, category, gradient, num_positions);
+    return map_entries(logits, margin, scale, focus, 1, factor, labels, category, gradient, num_positions);
+}
+
+/* `equigrad_negatives` of contiguous logits (N, C, M) and labels (N, M). */
+int equigrad_map_negatives(
+    const float *logits, const int64_t *labels, const float *margin, float scale, const float *focus, int is_constant,
+    const float *weight, double divisor, float *gradient, double *negative, double *loss, int64_t num_images,
+    int64_t num_classes, int64_t num_positions, int num_threads)
+{
+    Sums *sums = calloc(num_threads, sizeof(Sums));
+    int64_t blocks_an_image = (num_positions + POSITIONS_AT_ONCE - 1) / POSITIONS_AT_ONCE;
+    int64_t num_blocks = num_images * blocks_an_image;
+    double *costs = calloc(num_blocks + 1, sizeof(double));
+    int failed = !sums || !costs;
+    float share = (float)(1 / divisor);
+    if (!failed) {
+#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
+        for (int thread = 0; thread < num_threads; thread++) {
+            Sums own = {0};
+            int32_t block_labels[POSITIONS_AT_ONCE];
+            float unwanted[POSITIONS_AT_ONCE];
+            failed |= !make_sums(&own, num_classes);
+            int64_t begin = num_blocks * thread / num_threads, end = num_blocks * (thread + 1) / num_threads;
+            for (int64_t block = begin; block < end && !failed; block++) {
+                int64_t image = block / blocks_an_image, first = block % blocks_an_image * POSITIONS_AT_ONCE;
+                int64_t length = num_positions - first < POSITIONS_AT_ONCE ? num_positions - first : POSITIONS_AT_ONCE;
+                for (int64_t i = 0; i < length; i++)
+                    block_labels[i] = (int32_t)labels[image * num_positions + first + i];
+                for (int64_t j = 0; j < num_classes; j++) {
+                    int64_t start = (image * num_classes + j) * num_positions + first;
+                    Entry part = negative_positions(
+                        logits + start, margin ? margin[j] : 0, scale, focus ? focus + j : NULL, is_constant,
+                        weight[j] * share, block_labels, (int32_t)j, gradient ? gradient + start : unwanted, length);
+                    costs[block] += (double)part.loss * weight[j];
+                    own.negative[j] += part.slope;
+                }
+            }
+            sums[thread] = own;
+        }
+        for (int64_t block = 0; block < num_blocks && !failed; block++)
+            *loss += costs[block];
     }
     if (sums)
         join(sums, num_threads, 1, failed ? NULL : negative, num_classes);

@@ -1,4 +1,4 @@
-"""Passes over rows of float32 logits on a CPU, by `rows.c` where the installation could compile it.
+"""Passes over float32 logits on a CPU, by `rows.c` where the installation could compile it.
 
 They do what `softmax_pass.add_cross_entropy` and `sigmoid_pass.add_negatives` do otherwise, in a third of the time.
 """
@@ -32,7 +32,9 @@ def _load() -> ctypes.CDLL | None:
         matrix: list[Any] = [c_void_p, c_int64, c_void_p, c_void_p, c_float]
         outputs: list[Any] = [c_void_p, ctypes.POINTER(c_double), c_int64, c_int64, c_int]
         loaded.equigrad_cross_entropy.argtypes = [*matrix, c_void_p, c_void_p, c_double, c_void_p, c_void_p, *outputs]
-        loaded.equigrad_negatives.argtypes = [*matrix, c_void_p, c_int, c_void_p, c_double, c_void_p, *outputs]
+        negatives: list[Any] = [c_void_p, c_int, c_void_p, c_double, c_void_p, *outputs]
+        loaded.equigrad_negatives.argtypes = [*matrix, *negatives]
+        loaded.equigrad_map_negatives.argtypes = [c_void_p, *matrix[2:], *negatives[:-1], c_int64, c_int]
     except (OSError, AttributeError):
         return None
     return loaded
@@ -43,18 +45,18 @@ library = _load()
 # The functions below run in every step and call no others: a loss is at most three frames deep.
 
 
-def fits(run: BlockwisePass) -> bool:
-    """Whether a compiled pass can do this one: rows of float32 in the memory of a CPU."""
+def fits(run: BlockwisePass, *, maps: bool = False) -> bool:
+    """Whether a compiled pass can do this one: rows of float32, or `maps`, in the memory of a CPU."""
     flat = run.flat
     return (
         library is not None
         and run.kernels == "blocks"
         and run.is_cpu
-        and run.is_rows
+        and (run.is_rows or (maps and flat.is_contiguous()))
         and type(flat) is Tensor  # a subclass may have no memory
         and not is_transformed()
         and flat.dtype == torch.float32
-        and flat.stride(1) == 1
+        and (not run.is_rows or flat.stride(1) == 1)
         and (run.gradient is None or run.workspace is not None)
     )
 
@@ -100,16 +102,17 @@ def add_negatives(
 ) -> None:
     """Add the entries that are not labelled, each with the weight r_j of its category, and store their gradient."""
     assert library is not None
-    num_rows, num_classes = run.flat.shape
-    num_threads = min(torch.get_num_threads(), num_rows, num_rows * num_classes // ELEMENTS_OF_A_THREAD)
+    num_samples, num_classes, *_ = run.flat.shape
+    num_threads = min(torch.get_num_threads(), run.flat.numel() // ELEMENTS_OF_A_THREAD)
     loss, negative = c_double(), torch.empty_like(run.positive)
     # Copies, where they are any, must live as long as the call.
     labels, own_weight = labels.contiguous(), weight.to(torch.float32).contiguous()
     margin = None if run.margin is None else run.margin.contiguous()
     focus = None if focus is None else focus.to(torch.float32).contiguous()
-    failed = library.equigrad_negatives(
+    add = library.equigrad_negatives if run.is_rows else library.equigrad_map_negatives
+    failed = add(
         run.flat.data_ptr(),
-        run.flat.stride(0),
+        *([run.flat.stride(0)] if run.is_rows else []),
         labels.data_ptr(),
         None if margin is None else margin.data_ptr(),
         run.scale,
@@ -120,11 +123,12 @@ def add_negatives(
         None if run.gradient is None else run.gradient.data_ptr(),
         negative.data_ptr(),
         loss,
-        num_rows,
+        num_samples,
         num_classes,
+        *run.flat.shape[2:],
         max(1, num_threads),
     )
     if failed:
         raise MemoryError(f"not enough memory for the sums of {num_classes} categories in {num_threads} threads")
     run.loss += loss.value
-    run.negative = negative.mul_(weight)
+    run.negative = negative.mul_(weight.flatten())
