@@ -99,11 +99,14 @@ def test_the_defaults_are_two_stages_on_an_imagenet_backbone():
     assert isinstance(recipe.detector, RCNN)
     assert recipe.method.loss == WithObjectness(SigmoidEql())
     assert recipe.backbone.weights == "package"
+    assert recipe.backbone.imagenet_features
+    assert load("own_data:instance_segmentation").backbone.imagenet_features
 
 
 def test_a_method_of_one_stage_detectors_brings_such_a_detector():
     recipe = load("own_data:detection", ["method=efl"])
     assert isinstance(recipe.detector, ImprovedAtss)
+    assert not recipe.backbone.imagenet_features
     assert recipe.method.loss == Efl()
 
 

@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 import equigrad
 from equigrad.models import SigmoidScores, SmallConvNet, SoftmaxScores, build_classifier, faster_rcnn, retinanet
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.models.detection.two_stage.roi_scores import SoftmaxBackgroundScores
 from equigrad.tasks.transfer import Source, matched_categories, transfer
 from models.small_detectors import TinyPyramid
@@ -134,6 +135,20 @@ def test_a_network_of_another_task_is_taken_under_another_name():
     assert result.num_taken == result.num_weights > 0
     for name, value in there.backbone.state_dict().items():
         assert_close(after[f"pyramid.body.{name}"], value)
+
+
+def test_the_end_of_a_network_starts_anew_where_the_other_model_has_none():
+    there, here = nn.Module(), nn.Module()
+    there.pyramid = randomised(LiteFPN(num_channels=16))
+    here.backbone = LiteFPN(num_channels=16, imagenet_features=True)
+    result, before, after = copied(there, here)
+    assert result.new_parts == ("features.head",)
+    for name, value in after.items():
+        if not name.endswith("num_batches_tracked"):
+            is_new = name.startswith("backbone.head.")
+            assert torch.equal(
+                value, before[name] if is_new else there.state_dict()[name.replace("backbone", "pyramid")]
+            )
 
 
 def test_a_network_that_does_not_fit_is_refused():

@@ -130,7 +130,9 @@ class DetectorChoice:
         if isinstance(self.backbone, CspDarknet):
             return ()
         pyramid = "backbone" if isinstance(self.detector, RCNN) else "pyramid"
-        parts = ("stem", "blocks") if isinstance(self.backbone, Lite0Pyramid) else ("body",)
+        parts: tuple[str, ...] = ("body",)
+        if isinstance(self.backbone, Lite0Pyramid):
+            parts = ("stem", "blocks", "head") if self.backbone.imagenet_features else ("stem", "blocks")
         return tuple(f"{pyramid}.{part}" for part in parts)
 
     def frozen_parts(self, frozen: FrozenInDetectors) -> tuple[str, ...]:
@@ -177,7 +179,8 @@ def _pyramid(name: str, *, is_two_stage: bool) -> PyramidBackbone:
     if name.startswith(_TIMM):
         return TimmPyramid(name.removeprefix(_TIMM), extra=extra)
     backbones: dict[str, PyramidBackbone] = {
-        "lite0": Lite0Pyramid(num_channels=64, extra=extra, num_frozen=5),  # up to stride 8
+        # Frozen up to stride 8.
+        "lite0": Lite0Pyramid(num_channels=64, extra=extra, num_frozen=5, imagenet_features=is_two_stage),
         "resnet50": ResNetPyramid(50, extra=extra),
         "resnet101": ResNetPyramid(101, extra=extra),
     }

@@ -108,16 +108,24 @@ class Lite0Pyramid:
         num_channels: of the maps.
         extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
         num_frozen: parts of the backbone, from the image on, that are not trained.
+        imagenet_features: a two-stage detector also classifies by the features that ImageNet's classifier sees.
     """
 
     weights: str | None = PACKAGE
     num_channels: int = 96
     extra: ExtraLevels | None = "p5"
     num_frozen: int = 3
+    imagenet_features: bool = False
 
     def build(self) -> nn.Module:
         """Build the network, with the weights it starts from."""
-        return LiteFPN(self.weights, num_channels=self.num_channels, extra=self.extra, num_frozen=self.num_frozen)
+        return LiteFPN(
+            self.weights,
+            num_channels=self.num_channels,
+            extra=self.extra,
+            num_frozen=self.num_frozen,
+            imagenet_features=self.imagenet_features,
+        )
 
 
 @dataclass(frozen=True)

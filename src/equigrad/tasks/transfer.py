@@ -13,6 +13,7 @@ FEATURES = "features"
 """The network before the heads, whatever a model calls it."""
 
 _FEATURE_PATHS = ("backbone.", "pyramid.")
+_ENDS_OF_FEATURES = ("fpn.extra_blocks", "fpn", "head")  # parts of their own: not every kind of model has them
 _CONTAINERS = {"auxiliary", "box_predictor", "head", "levels", "mask_branch", "predictor", "roi_heads", "rpn"}
 # Layers with rows for each category, by the end of their path, and how many rows a category has there.
 _CATEGORY_ROWS = {"bbox_pred": 4, "classifier": 1, "cls_score": 1, "logits": 1, "mask_fcn_logits": 1}
@@ -102,8 +103,8 @@ def _parts(state: Mapping[str, Tensor]) -> dict[str, _Part]:
 def _part_of(path: str) -> str:
     if path.startswith(_FEATURE_PATHS):
         inner = _below_features(path)
-        pyramid = next((part for part in ("fpn.extra_blocks", "fpn") if inner.startswith(f"{part}.")), None)
-        return FEATURES if pyramid is None else f"{FEATURES}.{pyramid}"
+        end = next((part for part in _ENDS_OF_FEATURES if inner.startswith(f"{part}.")), None)
+        return FEATURES if end is None else f"{FEATURES}.{end}"
     names = path.split(".")[:-1]
     for depth, name in enumerate(names, start=1):
         if name not in _CONTAINERS and not name.isdigit():

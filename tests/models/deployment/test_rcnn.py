@@ -3,6 +3,7 @@ import torch
 
 import equigrad
 from equigrad.models.deployment.rcnn import DeployedRCNN
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from equigrad.models.detection.pyramids.small_fpn import SmallFPN
 from equigrad.models.detection.two_stage.rcnn import faster_rcnn
 from models.deployment.spread_weights import assert_same_detections, spread_weights
@@ -18,7 +19,17 @@ SIZES = [(160, 96), (150, 90)]
 @torch.no_grad()
 def test_a_batch_has_the_detections_of_its_images(with_masks, class_agnostic, aligned):
     torch.manual_seed(1)
-    pyramid = SmallFPN(8, num_channels=16, strides=(4, 8, 16, 32, 64))
+    check_deployed(SmallFPN(8, num_channels=16, strides=(4, 8, 16, 32, 64)), with_masks, class_agnostic, aligned)
+
+
+@torch.no_grad()
+def test_so_it_has_where_rois_are_classified_by_imagenet_features_too():
+    torch.manual_seed(1)
+    pyramid = LiteFPN(num_channels=16, extra="pool", imagenet_features=True)
+    check_deployed(pyramid, with_masks=True, class_agnostic=True, aligned=False)
+
+
+def check_deployed(pyramid, with_masks, class_agnostic, aligned):
     model = faster_rcnn(
         pyramid,
         NUM_CLASSES,

@@ -12,7 +12,7 @@ from equigrad.models.detection.box_coders import DeltaCoder
 from equigrad.models.detection.boxes import sides
 from equigrad.models.detection.one_stage.predictions import join
 from equigrad.models.detection.pyramids.shape import pyramid_shape
-from equigrad.models.detection.two_stage.rcnn import RCNN, roi_levels
+from equigrad.models.detection.two_stage.rcnn import COARSEST_ROI_STRIDE, RCNN, roi_levels
 from equigrad.models.detection.two_stage.roi_head import CODER
 from equigrad.models.detection.two_stage.roi_pooling import AlignedRoIPool, level_indices
 
@@ -33,12 +33,17 @@ class DeployedRCNN(nn.Module):
         self.backbone = model.backbone
         self.proposals = _Proposals(model, suppress)
         head = model.roi_heads
-        self.box_pooling = _RoIPooling(model.backbone, *_pooling_settings(head.box_roi_pool))
+        strides = pyramid_shape(model.backbone).strides
+        self.num_levels, roi_strides = len(strides), strides[: len(roi_levels(strides))]
+        self.box_pooling = _RoIPooling(roi_strides, *_pooling_settings(head.box_roi_pool))
+        self.imagenet_pooling = None
+        if head.imagenet_pool is not None:
+            self.imagenet_pooling = _RoIPooling((COARSEST_ROI_STRIDE,), *_pooling_settings(head.imagenet_pool))
         self.box_head, self.box_predictor = head.box_head, head.box_predictor
         self.scores, self.inference, self.num_classes = head.scores, head.inference, head.num_classes
         self.suppress = suppress
         branch = head.mask_branch
-        self.mask_pooling = None if branch is None else _RoIPooling(model.backbone, *_pooling_settings(branch.roi_pool))
+        self.mask_pooling = None if branch is None else _RoIPooling(roi_strides, *_pooling_settings(branch.roi_pool))
         self.mask_head = None if branch is None else branch.head
         self.mask_predictor = None if branch is None else branch.predictor
 
@@ -50,7 +55,7 @@ class DeployedRCNN(nn.Module):
             image_sizes: (N, 2) of int64, height and width without padding.
         """
         maps = self.backbone(images)
-        proposals = self.proposals(maps, images, image_sizes)
+        proposals = self.proposals(maps[: self.num_levels], images, image_sizes)
         found = blank(self._detections(maps, proposals, image_sizes))
         if self.mask_pooling is None or self.mask_head is None or self.mask_predictor is None:
             return tuple(found)
@@ -62,6 +67,9 @@ class DeployedRCNN(nn.Module):
     def _detections(self, maps: list[Tensor], proposals: Boxes, image_sizes: Tensor) -> Boxes:
         num_images, num_rois = proposals.scores.shape
         vectors = self.box_head(self.box_pooling(maps, proposals.boxes))
+        if self.imagenet_pooling is not None:
+            pooled = self.imagenet_pooling(maps[self.num_levels :], proposals.boxes)
+            vectors = torch.cat([vectors, pooled.flatten(1)], 1)
         scores = self.scores(self.box_predictor.cls_score(vectors).float())
         pairs = scores.reshape(num_images, num_rois, self.num_classes)
         is_candidate = (proposals.scores[..., None] > NOT_A_BOX) & (pairs > self.inference.score_threshold)
@@ -130,12 +138,11 @@ def _anchors(logits: Tensor, cells: Tensor, images: Tensor) -> Tensor:
 
 
 class _RoIPooling(nn.Module):
-    """What `roi_pool` gives, for a pyramid whose strides are known."""
+    """What `roi_pool` gives, for levels whose strides are known."""
 
-    def __init__(self, pyramid: nn.Module, size: int, sampling_ratio: int, aligned: bool) -> None:
+    def __init__(self, strides: tuple[int, ...], size: int, sampling_ratio: int, aligned: bool) -> None:
         super().__init__()
-        strides = pyramid_shape(pyramid).strides
-        self.strides = strides[: len(roi_levels(strides))]
+        self.strides = strides
         self.size, self.sampling_ratio, self.aligned = size, sampling_ratio, aligned
 
     def forward(self, maps: list[Tensor], boxes: Tensor) -> Tensor:

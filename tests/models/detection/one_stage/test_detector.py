@@ -24,6 +24,7 @@ from equigrad.models.detection.one_stage.head import DenseHead, LevelOutput
 from equigrad.models.detection.one_stage.paa import paa
 from equigrad.models.detection.one_stage.retinanet import retinanet
 from equigrad.models.detection.one_stage.yolox import yolox, yolox_star
+from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from models.small_detectors import NUM_CLASSES, TinyPyramid, batch, randomise, target
 
 
@@ -305,6 +306,13 @@ def test_a_head_without_the_quality_that_is_to_be_trained_is_refused():
 def test_a_pyramid_without_shape_is_refused():
     with pytest.raises(ValueError, match="num_channels and a tuple of strides, got Identity"):
         retinanet(torch.nn.Identity(), 3, FocalLoss(), SigmoidScores())
+
+
+def test_a_pyramid_with_imagenet_features_is_refused():
+    with torch.device("meta"):
+        pyramid = LiteFPN(imagenet_features=True)
+        with pytest.raises(ValueError, match=r"backbone\.imagenet_features is for two-stage detectors"):
+            retinanet(pyramid, NUM_CLASSES, FocalLoss(), SigmoidScores())
 
 
 def test_the_exported_network_gives_the_same_boxes():

@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from torch.testing import assert_close
 
 from equigrad.models.backbones.dilated_efficientnet_lite import DilatedEfficientNetLite0
-from equigrad.models.backbones.efficientnet_lite import PACKAGE
+from equigrad.models.backbones.efficientnet_lite import PACKAGE, EfficientNetLite0
 from equigrad.models.detection.pyramids.lite_fpn import LiteFPN
 from models.pyramid_checks import check_bytes_and_fractions, check_channels_last, check_levels, moved_in_a_step
 
@@ -27,6 +27,25 @@ def test_the_pyramid_stands_on_the_last_maps_of_imagenets_network():
         stride_8 = encoder.blocks[:5](encoder.stem(encoder.normalization(images)))
         expected = pyramid.fpn([stride_8, maps.middle, maps.last])
         assert_close(pyramid(images), expected)
+
+
+def test_imagenet_features_follow_the_levels_and_average_to_those_of_the_classifier():
+    pyramid = LiteFPN(PACKAGE, imagenet_features=True).eval()
+    images = torch.rand(2, 3, 64, 96)
+    with torch.inference_mode():
+        *levels, features = pyramid(images)
+        assert_close(features.mean((2, 3)), EfficientNetLite0(PACKAGE).eval()(images))
+    assert features.shape == (2, pyramid.imagenet_channels, 2, 3)
+    assert len(levels) == len(pyramid.strides)
+
+
+def test_their_statistics_stay_as_they_are_and_their_weights_are_trained():
+    moved = moved_in_a_step(LiteFPN(PACKAGE, imagenet_features=True))
+    assert {name for name in moved if name.startswith("head.")} == {
+        "head.conv.weight",
+        "head.norm.weight",
+        "head.norm.bias",
+    }
 
 
 def test_a_step_moves_neither_the_first_blocks_nor_any_statistics():

@@ -56,6 +56,21 @@ def test_losses_are_those_of_the_sampled_rois(features, targets):
     assert losses.keys() == {"classification", "box"}
 
 
+def test_imagenet_features_of_a_roi_join_those_of_the_box_head(features, targets):
+    head = make_head(imagenet_channels=5)
+    features["imagenet"] = torch.zeros(1, 5, 1, 2)
+    features["imagenet"][..., 1] = torch.arange(1.0, 6)[:, None]  # of the right half of an image of 32 x 64
+    seen = []
+    head.box_predictor.cls_score.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    rois = torch.tensor([[0.0, 8, 16, 24], [48, 8, 64, 24], [24, 8, 40, 24]])
+    head.sampler = lambda *_: SAMPLE._replace(boxes=rois)
+    head.losses(features, [rois], targets, [(32, 64)])
+    vectors = head.box_head(head.box_roi_pool(features, [rois], [(32, 64)]))
+    assert_close(seen[0][:, :16], vectors)
+    # Left, right, and the middle between the centres of the two pixels.
+    assert_close(seen[0][:, 16:], torch.tensor([[0.0], [1.0], [0.5]]) * torch.arange(1.0, 6))
+
+
 def test_background_has_no_box_loss(features):
     background = RoISample(BOXES, torch.full((3,), equigrad.BACKGROUND), torch.full((3,), -1))
     head = make_head(sampler=lambda *_: background)

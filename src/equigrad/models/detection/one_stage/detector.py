@@ -43,6 +43,7 @@ from equigrad.models.detection.one_stage.predictions import (
     join_quality,
     split,
 )
+from equigrad.models.detection.pyramids.shape import imagenet_channels
 from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.scores import Scores
 from equigrad.statistics import one_batch
@@ -96,6 +97,8 @@ class DenseDetector(nn.Module):
         legacy_pixels: bool = False,
     ) -> None:
         super().__init__()
+        if imagenet_channels(pyramid):
+            raise ValueError("backbone.imagenet_features is for two-stage detectors; leave it false")
         self.pyramid = pyramid
         self.head = head
         self.grid = grid

@@ -1,6 +1,7 @@
 """EfficientNet-Lite0 with a narrow feature pyramid: a detector's backbone with ImageNet weights, for work on a CPU.
 
-Paths below the name the detector gives the pyramid: `stem`, `blocks.0` … `blocks.15`, `fpn`.
+Paths below the name the detector gives the pyramid: `stem`, `blocks.0` … `blocks.15`, `fpn`, and `head` with
+`imagenet_features`.
 """
 
 import os
@@ -26,6 +27,8 @@ class LiteFPN(nn.Module):
         extra: where the levels above P5 come from; see `FeaturePyramid`.
         num_frozen: how many of the 16 blocks, and with the first the stem, are not trained; 3 are all up to stride 4.
         frozen_statistics: False also trains the statistics of the norms: without weights they must be.
+        imagenet_features: after the levels, also give the map (B, 1280, ...) of stride 32 whose mean over the image is
+            what ImageNet's classifier sees; two-stage detectors then classify RoIs by it as well.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class LiteFPN(nn.Module):
         extra: ExtraLevels | None = "p5",
         num_frozen: int = 3,
         frozen_statistics: bool = True,
+        imagenet_features: bool = False,
     ) -> None:
         super().__init__()
         network = EfficientNetLite0(weights)
@@ -45,13 +49,15 @@ class LiteFPN(nn.Module):
         # The maps differ tenfold in scale, and so would the levels that share one head.
         self.fpn = FeaturePyramid(list(_LAST_BLOCKS.values()), num_channels, extra=extra, norm_groups=8)
         self.num_channels, self.strides = num_channels, self.fpn.strides(8)
+        self.head = network.head if imagenet_features else None
+        self.imagenet_channels = network.num_features if imagenet_features else 0
         self.num_frozen, self.frozen_statistics = num_frozen, frozen_statistics
         for part in self._frozen_parts():
             part.requires_grad_(False)
         self.train()
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Levels (B, num_channels, ceil(H / stride), ceil(W / stride)) of images (B, 3, H, W)."""
+        """Levels (B, num_channels, ceil(H / stride), ceil(W / stride)) of images (B, 3, H, W), finest first."""
         maps = self.stem(self.normalization(images))
         taken = []
         for index, block in enumerate(self.blocks):
@@ -59,12 +65,13 @@ class LiteFPN(nn.Module):
             if index in _LAST_BLOCKS:
                 taken.append(maps)
         levels: list[Tensor] = self.fpn(taken)
-        return levels
+        return levels if self.head is None else [*levels, self.head(maps)]
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode; parts that are not trained stay in evaluation mode."""
         super().train(mode)
-        kept = [self.stem, self.blocks] if self.frozen_statistics else self._frozen_parts()
+        pretrained = [part for part in (self.stem, self.blocks, self.head) if part is not None]
+        kept = pretrained if self.frozen_statistics else self._frozen_parts()
         for part in kept:
             part.eval()
         return self

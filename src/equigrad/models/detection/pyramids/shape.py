@@ -21,3 +21,8 @@ def pyramid_shape(pyramid: nn.Module) -> PyramidShape:
             f"got {type(pyramid).__name__} with {num_channels!r} and {strides!r}"
         )
     return PyramidShape(num_channels, strides)
+
+
+def imagenet_channels(pyramid: nn.Module) -> int:
+    """Channels of the map of ImageNet features that a pyramid gives after its levels; 0 is none."""
+    return int(getattr(pyramid, "imagenet_channels", 0))

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList  # type: ignore[import-untyped]
 
-from equigrad.models.detection.pyramids.shape import pyramid_shape
+from equigrad.models.detection.pyramids.shape import imagenet_channels, pyramid_shape
 from equigrad.models.detection.targets import Target, check_targets, image_sizes
 from equigrad.models.detection.two_stage.mask_head import MaskBranch
 from equigrad.models.detection.two_stage.proposals import proposal_network
-from equigrad.models.detection.two_stage.roi_head import MakeClassifier, RoIClassifier, RoIHead
+from equigrad.models.detection.two_stage.roi_head import IMAGENET, MakeClassifier, RoIClassifier, RoIHead
 from equigrad.models.detection.two_stage.roi_inference import RoIInference
 from equigrad.models.detection.two_stage.roi_sampling import RoISampler
 from equigrad.models.scores import Scores
@@ -41,7 +41,8 @@ class RCNN(nn.Module):
     """A two-stage detector.
 
     Args:
-        backbone: from images (B, 3, H, W) to maps (B, D, H_l, W_l); it normalises the images itself.
+        backbone: from images (B, 3, H, W) to maps (B, D, H_l, W_l), and perhaps one of ImageNet features after them; it
+            normalises the images itself.
         rpn: proposals from these maps.
         roi_heads: categories, boxes and masks of proposals.
     """
@@ -49,6 +50,8 @@ class RCNN(nn.Module):
     def __init__(self, backbone: nn.Module, rpn: nn.Module, roi_heads: RoIHead) -> None:
         super().__init__()
         self.backbone = backbone
+        levels = range(len(pyramid_shape(backbone).strides))
+        self.map_names = [*map(str, levels), *([IMAGENET] if imagenet_channels(backbone) else [])]
         self.rpn = rpn
         self.roi_heads = roi_heads
 
@@ -65,12 +68,13 @@ class RCNN(nn.Module):
         check_targets(images, targets, training=self.training)
         padded = [(images.shape[2], images.shape[3])] * len(images)
         sizes = image_sizes(images, targets)
-        features = {str(level): maps for level, maps in enumerate(self.backbone(images))}
+        features = dict(zip(self.map_names, self.backbone(images), strict=True))
+        levels = {name: maps for name, maps in features.items() if name != IMAGENET}
         if not self.training or targets is None:
-            proposals, _ = self.rpn(ImageList(images, sizes), features)
+            proposals, _ = self.rpn(ImageList(images, sizes), levels)
             return self.roi_heads.detections(features, proposals, sizes, padded)
         self._check(targets)
-        proposals, losses = self.rpn(ImageList(images, sizes), features, targets)
+        proposals, losses = self.rpn(ImageList(images, sizes), levels, targets)
         return self.roi_heads.losses(features, proposals, targets, padded) | {
             "rpn_objectness": losses["loss_objectness"],
             "rpn_box": losses["loss_rpn_box_reg"],
@@ -113,7 +117,8 @@ def faster_rcnn(
     """Faster R-CNN with the settings of LVIS.
 
     Args:
-        pyramid: with `num_channels` and `strides`; RoIs are pooled from the levels up to stride 32.
+        pyramid: with `num_channels` and `strides`; RoIs are pooled from the levels up to stride 32, and from its map of
+            ImageNet features, if it has one, for the classifier.
         num_classes: C.
         classification_loss: see `RoIHead`, as for all arguments that are not named here.
         scores: decide how many columns the classifier has.
@@ -167,6 +172,7 @@ def faster_rcnn(
         sampler=sampler,
         inference=inference,
         box_beta=box_beta,
+        imagenet_channels=imagenet_channels(pyramid),
     )
     rpn = proposal_network(
         num_channels,

@@ -26,6 +26,11 @@ MakeClassifier = Callable[[int, int], nn.Module]
 
 CODER = DeltaCoder((0.1, 0.2))
 
+IMAGENET = "imagenet"
+"""Name of the map of ImageNet features among the levels of the pyramid."""
+
+IMAGENET_SAMPLES = 4  # points along each side of a RoI over which that map is averaged
+
 
 class RoIClassifier(nn.Linear):
     """A linear layer with the published initialisation: weights of standard deviation 0.01, and a bias for the prior.
@@ -105,6 +110,7 @@ class RoIHead(nn.Module):
         sampler: RoIs of a training step.
         inference: how detections are chosen.
         box_beta: where the smooth L1 loss of box values turns from square to linear; 0 is plain L1.
+        imagenet_channels: of the map `IMAGENET`, whose mean over a RoI joins the features of the box head; 0 is none.
     """
 
     def __init__(
@@ -127,6 +133,7 @@ class RoIHead(nn.Module):
         sampler: RoISampler | None = None,
         inference: RoIInference | None = None,
         box_beta: float = 1 / 9,
+        imagenet_channels: int = 0,
     ) -> None:
         super().__init__()
         num_logits = scores.num_logits(num_classes)
@@ -140,6 +147,12 @@ class RoIHead(nn.Module):
             self.box_head = FastRCNNConvFCHead((num_channels, 7, 7), convs, [num_features], norm_layer=nn.BatchNorm2d)
         else:
             self.box_head = TwoMLPHead(num_channels * 7 * 7, num_features)
+        # Few training images do not teach a new head as much as ImageNet has taught the backbone.
+        self.imagenet_pool = None
+        if imagenet_channels:
+            # Half a pixel of this map is 16 pixels of the image.
+            self.imagenet_pool = roi_pool([IMAGENET], 1, IMAGENET_SAMPLES, aligned=True)
+        num_features += imagenet_channels
         layer = classifier(num_features, num_logits)
         self.box_predictor = BoxPredictor(layer, num_features, 1 if class_agnostic else num_classes)
         self.mask_branch = mask_branch
@@ -207,7 +220,9 @@ class RoIHead(nn.Module):
 
     def _roi_features(self, features: Mapping[str, Tensor], rois: list[Tensor], image_sizes: ImageSizes) -> Tensor:
         vectors: Tensor = self.box_head(self.box_roi_pool(features, rois, image_sizes))
-        return vectors
+        if self.imagenet_pool is None:
+            return vectors
+        return torch.cat([vectors, self.imagenet_pool(features, rois, image_sizes).flatten(1)], 1)
 
     def _box_loss(
         self,
