@@ -53,6 +53,11 @@ def test_a_held_out_part_and_a_folder_of_an_archive_need_no_file(tmp_path):
     check_own_files("own_data:classification", [f"data.train={archive}/train", "data.test=none"])
 
 
+def test_a_source_of_another_kind_looks_for_its_own_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_own_files("own_data:detection", ["data=GlyphObjects"])
+
+
 def test_folders_of_label_maps_start_from_the_root(tmp_path):
     for name in ("images", "labels"):
         (tmp_path / "scenes" / name).mkdir(parents=True)

@@ -37,6 +37,8 @@ def check_own_files(recipe: str, assignments: Sequence[str]) -> None:
     if module != "own_data":
         return
     settings = dict(assignment.split("=", 1) for assignment in assignments)
+    if "data" in settings:  # a source of another kind, which has other files or none
+        return
     named = {f"data.{path}": settings[f"data.{path}"] for path in _PATHS if f"data.{path}" in settings}
     root = named.get("data.root", ".") if name == "semantic_segmentation" else "."
     for setting, text in (named or DEFAULT_FILES[name]).items():

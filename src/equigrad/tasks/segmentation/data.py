@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from equigrad.data.frequency import Counts
 from equigrad.data.held_out import held_out
@@ -13,9 +13,6 @@ from equigrad.data.segmentation.transforms import evaluation_transform, train_tr
 from equigrad.engine.distributed import from_first_rank, ranks
 from equigrad.evaluation.segmentation import GroupBy
 from equigrad.tasks.segmentation.glyph_scenes import GlyphScenes
-
-if TYPE_CHECKING:
-    pass
 
 Sets = tuple[SegmentationDataset, SegmentationDataset]
 Size = tuple[int, int]
