@@ -104,7 +104,8 @@ def main() -> None:
     if arguments.resnet50:
         build = partial(resnet50_step, num_images=arguments.resnet50)
     print(
-        "| C | step, median ms | minimum | collective, median ms | minimum | share |\n|---|---|---|---|---|---|", flush=True
+        "| C | step, median ms | minimum | collective, median ms | minimum | share |\n|---|---|---|---|---|---|",
+        flush=True,
     )
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(

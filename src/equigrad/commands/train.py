@@ -19,7 +19,7 @@ from equigrad.terminal import metric_line
 
 
 class _Flag(NamedTuple):
-    """One of the usual settings, with a flag of its own."""
+    """A common setting with its own flag."""
 
     assignments: tuple[str, ...]  # what it stands for
     kind: Callable[[str], Any]
@@ -68,7 +68,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """The plain flags of the usual settings, for `flag_assignments`; those left out are None."""
+    """The flags of the common settings, for `flag_assignments`; those not given are None."""
     parser.set_defaults(**dict.fromkeys(without))
     for name, flag in _FLAGS.items():
         metavar = None if flag.choices else name.upper()
@@ -185,7 +185,7 @@ def settings_text(name: str, assignments: Sequence[str]) -> str:
     parameters = inspect.signature(function).parameters
     chosen = [choice for choice in _CHOICES if choice in parameters]
     flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, *chosen))
-    lines += ["", *textwrap.wrap(f"The usual settings have flags of their own: {flags}.", width)]
+    lines += ["", *textwrap.wrap(f"The common settings have their own flags: {flags}.", width)]
     if parameters:
         lines += ["", "arguments of the recipe"]
     texts = argument_texts(function)

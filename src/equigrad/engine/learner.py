@@ -35,7 +35,7 @@ class Learner:
     Args:
         fabric: from `launch`.
         model: `model(images, targets)` gives a dictionary of losses. Changed in place.
-        settings: of the training.
+        settings: settings of the training.
         num_classes: C of its losses, to record which samples they win; None records nothing.
     """
 

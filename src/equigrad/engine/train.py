@@ -235,8 +235,8 @@ class Training:
         """Write the metrics of the evaluation that was due; every rank must call.
 
         Args:
-            metrics: of the whole test set; empty if only a part of it was evaluated.
-            check: of a fixed part of it, for runs that evaluate the whole only at the end. The best is chosen by them.
+            metrics: metrics of the whole test set; empty if only a part of it was evaluated.
+            check: metrics of a fixed part of it, for runs that evaluate all only at the end; they choose the best.
         """
         self.evaluation = {name: float(value) for name, value in metrics.items()}
         self.evaluation_pending = False

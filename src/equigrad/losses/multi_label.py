@@ -351,8 +351,8 @@ class FederatedLoss(CategoryLoss):
     Args:
         category_counts: n_j, C of them, as a rule of images. A category without samples is never drawn.
         num_sampled: the least size of S, if so many categories have samples.
-        power: of the counts.
-        seed: of the random numbers; the same on all ranks.
+        power: power of the counts.
+        seed: seed of the random numbers; the same on all ranks.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

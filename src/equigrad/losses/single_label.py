@@ -360,7 +360,7 @@ class LDAMLoss(SingleLabelLoss, BatchedState):
         scale: s.
         deferral: training steps before the weights set in, in the paper 80 % of the training; None never weights. A
             step is a call in training mode, or a `one_batch`. The steps so far are saved with the model.
-        beta: of `effective_number_weights`.
+        beta: beta of `effective_number_weights`.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

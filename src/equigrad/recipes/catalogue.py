@@ -114,7 +114,7 @@ def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = N
     """The recipe of a run with other settings; arguments of its function only where it is a recipe of the package.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         assignments: what to change.
         own: name of the user's own recipe, for a run with parts that the package does not know. It is imported, which
             a name in a run folder never is.

@@ -34,8 +34,8 @@ def data_findings(
 
     Args:
         tail: None if the files are too wrong to count.
-        names: of the categories.
-        faults: of the files.
+        names: names of the categories.
+        faults: faults found in the files.
         commands: for the remedies.
     """
     found = [_fault(fault, commands.check) for fault in faults]

@@ -19,7 +19,7 @@ class Gathered:
 
     Args:
         history: snapshots; a checkpoint has one, of step 0.
-        names: of the C categories; None if unknown.
+        names: names of the C categories; None if unknown.
         num_steps: that the training has; None if unknown.
         largest_positive: the most that the positive gradient of all categories can grow by in a step; None if unknown.
         num_skipped: batches left out because their gradient was not finite.

@@ -17,7 +17,7 @@ class Input:
 
     Args:
         path: the file.
-        name: of it in results: its path below the folder that was given, else the name of the file.
+        name: its name in results: the path below the folder that was given, else the name of the file.
     """
 
     path: Path

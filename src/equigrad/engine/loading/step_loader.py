@@ -191,7 +191,7 @@ class StepLoader:
         collate: from items to `(images, targets)`.
         num_workers: processes that read ahead; 0 reads in this one.
         prefetch: batches that each of them reads ahead.
-        seed: of the augmentation.
+        seed: seed of the augmentation.
         on_error: "stop" at a sample that cannot be read, or "skip" it.
         sample_name: from index to what a message calls the sample, as a rule the file name.
         pin_memory: for accelerators.

@@ -67,8 +67,8 @@ def export(
     """Write the model of a run, unless it gives something else than the run.
 
     Args:
-        recipe: of the run.
-        folder: of the run.
+        recipe: settings of the run.
+        folder: the run folder.
         file_format: one of FORMATS.
         file: where to; None is `model` in the folder of the run.
         images: a folder, or an image, to compare on; None takes test images of the run, or else generated ones.

@@ -33,7 +33,7 @@ class ResNetFPN(nn.Module):
         extra: where the levels above P5 come from; see `FeaturePyramid`.
         extra_relu: a ReLU between the convolutions of P6 and P7; see `FeaturePyramid`.
         num_frozen: how many of the stem and the four stages are not trained.
-        norm_eps: of the norms; 0.0 for torchvision's weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
+        norm_eps: epsilon of the norms; 0.0 for torchvision's `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
         fpn_batch_norm: a batch norm after each convolution of the pyramid, as in torchvision's R-CNNs of version 2.
         pixels: mean and standard deviation that images are normalised with.
     """
