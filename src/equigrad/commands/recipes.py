@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad recipes [--check [RECIPE…]]`."""
-    parser = commands.add_parser("recipes", help="what can be trained, with the table of the paper it belongs to")
+    parser = commands.add_parser("recipes", help="list what can be trained, with the paper's tables")
     parser.add_argument(
         "--check",
         nargs="*",
         metavar="RECIPE",
-        help="build, and train for two steps on generated data, every row of these recipes; without names, of all the "
+        help="build every row of these recipes and train it for two steps on generated data; without names, of all the "
         "recipes of the paper's tables",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=value", help="as in train; method=NAME checks that row alone"
+        "--set", action="append", default=[], metavar="a.b=value", help="as in train; method=NAME checks only that row"
     )
     parser.set_defaults(function=list_recipes)
 
