@@ -56,7 +56,7 @@ def _what_is_there(folder: Path) -> str:
 
 
 class RunLog:
-    """Writes the numbers of a run; a resumed run goes on as if nothing had been logged after its checkpoint.
+    """Writes the numbers of a run; a resumed run continues as if nothing had been logged after its checkpoint.
 
     Args:
         folder: the run folder, which exists.

@@ -71,7 +71,7 @@ class TrainResult:
 
     step: int
     total_steps: int
-    interrupted: bool  # by a signal; `resume=True` goes on
+    interrupted: bool  # by a signal; `resume=True` continues
     skipped: dict[str, int]  # samples this rank could not read, and how often
     evaluation: dict[str, float]  # the last one
 
@@ -87,9 +87,9 @@ class Training:
         sampler: order of the indices, seeded and resumable, built for this rank after `launch`.
         settings: how to train.
         run_folder: new or empty, unless resumed.
-        resume: go on from the last checkpoint; without any, from the beginning.
+        resume: continue from the last checkpoint, or start if there is none.
         collate: from a list of items to `(images, targets)`.
-        sample_name: from an index to what messages call the sample, as a rule its file.
+        sample_name: from an index to the sample's name in messages, usually its file.
         evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
         num_classes: C of the model's losses, to record which training samples each category wins; None does not.
         recipe: what `recipe.json` says besides the settings.

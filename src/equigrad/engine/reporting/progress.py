@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a live line in a terminal, plain lines anywhere else."""
+"""Progress of a run: a live line in a terminal, plain lines anywhere else."""
 
 import time
 from collections.abc import Mapping

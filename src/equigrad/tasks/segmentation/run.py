@@ -51,7 +51,7 @@ def train(
     Args:
         recipe: the settings.
         folder: the run folder.
-        resume: go on from its last checkpoint.
+        resume: continue from its last checkpoint.
         source: what `recipe.json` says about the recipe.
         command: how the run was started.
     """

@@ -1,6 +1,6 @@
 """ResNet-50 and -101 with a feature pyramid, the backbones of the detectors. Weights have torchvision's names.
 
-The stem and the first stage are frozen and so is every batch norm: batches of two images a GPU estimate no statistics.
+The stem, the first stage and every batch norm are frozen: two images per GPU are too few to estimate statistics.
 In a detector the paths are `body.conv1`, `body.bn1`, `body.layer1` … `body.layer4`, `fpn.inner_blocks` (lateral),
 `fpn.layer_blocks` (output) and `fpn.extra_blocks`, below the name the detector gives the pyramid.
 """

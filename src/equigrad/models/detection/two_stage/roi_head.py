@@ -90,7 +90,7 @@ class RoIHead(nn.Module):
         num_channels: number of channels of the pyramid.
         level_names: names of the levels RoIs are pooled from.
         num_classes: C.
-        classification_loss: called once a step with logits (R, K) and labels (R,), also without a RoI.
+        classification_loss: called once per step with logits (R, K) and labels (R,), even without RoIs.
         scores: from logits to scores (R, C); decides K.
         classifier: makes the layer before them.
         background_column: column that means background, C for a softmax of C + 1; None labels it BACKGROUND.
