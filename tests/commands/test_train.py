@@ -216,7 +216,7 @@ def test_a_finished_run_is_not_overwritten(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tiny:sigmoid_eql"], "is a run of tiny:softmax_eql, which cannot go on as tiny:sigmoid_eql"),
+        (["tiny:sigmoid_eql"], "is a run of tiny:softmax_eql, which cannot continue as tiny:sigmoid_eql"),
         (["tiny:softmax_eql", "--set", "method.loss.prior_power=2"], "trained with method.loss.prior_power=0.5, which"),
         (["tiny:softmax_eql", "--batch-size", "4"], "trained with training.batch_size=8, which cannot change to 4"),
         (["tiny:softmax_eql", "--seed", "1"], "trained with training.seed=0, which cannot change to 1"),

@@ -142,7 +142,7 @@ def _chosen(text: str | None, task: str, detector: str | None) -> dict[str, str]
             raise UsageError(f"--methods {word}: {name} is there twice; name a variant: --methods {name},NAME={method}")
         chosen[name] = method
     if not chosen:
-        raise UsageError(f"--methods: expected names with commas between them, of {', '.join(known)}")
+        raise UsageError(f"--methods: expected comma-separated names of {', '.join(known)}")
     return chosen
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     _Images = ImageList | SegmentationData
 
 _FORMS = (
-    "a list of lines `path label`, a folder (or .zip, or photos.zip/train in one) with a folder of images a category, "
+    "a list of lines `path label`, a folder (or .zip, or photos.zip/train) with a folder of images per category, "
     ".npz arrays, or the folder of CIFAR's binary version"
 )
 _ALSO_BOXES = (

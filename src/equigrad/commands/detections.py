@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def add_arguments(evaluate: argparse.ArgumentParser) -> None:
     """What `equigrad evaluate` takes for detections."""
-    group = evaluate.add_argument_group("detections in the standard result format, in place of a run")
+    group = evaluate.add_argument_group("detections in COCO's result format, instead of a run")
     group.add_argument(
         "--annotations", type=Path, metavar="FILE", help="COCO or LVIS file with annotations of these images"
     )

@@ -173,7 +173,7 @@ class Training:
             resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
             doing = " during the evaluation" if self._is_evaluating else ""
             last = "" if error is None else f"; {self._last_checkpoint()}"
-            self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to go on: {resumption}")
+            self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to continue: {resumption}")
         if error is None and self.skipped:
             self.reporter.say(f"skipped {sum(self.skipped.values())} times: {counted(self.skipped)}")
         self._open.__exit__(kind, error, trace)

@@ -91,7 +91,7 @@ class CrossEntropyLoss(SingleLabelLoss):
         """Weights of the samples that count; 1 if none does, so that the loss is 0."""
         assert self.weight is not None
         if labels.is_floating_point():
-            raise ValueError("weighted_mean takes one label a sample, not probabilities")
+            raise ValueError("weighted_mean takes one label per sample, not probabilities")
         num_classes = len(self.weight)
         is_label = (labels >= 0) & (labels < num_classes) & (labels != self.ignore_index)
         total = self.weight.double()[labels.clamp(0, num_classes - 1).long()].mul(is_label).sum()

@@ -63,7 +63,7 @@ def _single(tail: Tail, names: Sequence[str]) -> Finding | None:
     return Finding(
         "error",
         "single_category",
-        "a single category, so nothing can be told apart",
+        "a single category, so there is nothing to distinguish",
         f"{names[only]} has all {tail.images[only]:,} images",
         "name the folder whose folders are the categories, or add a category",
     )

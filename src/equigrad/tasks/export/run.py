@@ -84,7 +84,7 @@ def export(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such folder for the exported file")
     if target.exists() and not force:
-        raise FileExistsError(f"{target}: there already; --force replaces it, --output FILE writes elsewhere")
+        raise FileExistsError(f"{target}: exists already; --force replaces it, --output FILE writes elsewhere")
     deployable = deployable_of(recipe, folder, kind.suppress(), image_size)
     described, chosen = chosen_images(deployable, images)
     inputs = inputs_of(deployable, chosen)
