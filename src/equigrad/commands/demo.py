@@ -1,4 +1,4 @@
-"""`equigrad demo`: the whole story on embedded data."""
+"""`equigrad demo`: four losses compared on generated data."""
 
 import argparse
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`equigrad predict`: what a run says about images and videos of yours."""
+"""`equigrad predict`: predictions of a run for images and videos."""
 
 import argparse
 from collections.abc import Sequence

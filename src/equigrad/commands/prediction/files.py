@@ -1,4 +1,4 @@
-"""Predictions as files: the standard result format of detections, and tables."""
+"""Predictions as files: COCO's result format of detections, and tables."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""How a detector sees images: what is done to them in training and in the test, and how they are put into batches."""
+"""Preprocessing of a detector's images in training and in the test, and how they are put into batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
