@@ -4,7 +4,7 @@
     python examples/segmentation_by_heart.py camvid:deeplabv3plus_lite0 --set data.root=camvid
 
 It takes data, network and loss of a recipe and trains the whole network, without dropout and augmentation, on a few
-whole training images, evenly spaced over the set. Every batch holds all of them, so that batch norms see the same images in
+whole training images, evenly spaced over the set. Every batch has all of them, so batch norms see the same images in
 training and in the test. The images must have the same size. The script prints the mIoU on these images, over the
 categories that occur in them.
 """

@@ -43,7 +43,7 @@ def list_recipes(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     print(f"{'recipe':{widths[0]}}  {'table of the paper':{widths[1]}}")
     for name, function in functions.items():
         print(f"{name:{widths[0]}}  {tables[name]:{widths[1]}}  {(function.__doc__ or '').splitlines()[0]}")
-    print("\nRows of the tables, by --set method=NAME:")
+    print("\nMethods of each recipe, by --set method=NAME:")
     for methods, recipes in _recipes_by_methods({name: rows_of_recipe(name) for name in functions}).items():
         print(f"  {', '.join(methods)}\n      {', '.join(recipes)}")
 
