@@ -133,7 +133,7 @@ def main() -> None:
     if (arguments.annotations is None) != (arguments.objects is None):
         sys.exit("--annotations and --objects go together")
     torch.set_num_threads(1)
-    print("| loader | images/s of a worker | to the first |\n|---|---|---|", flush=True)
+    print("| loader | images/s per worker | ratio to the first |\n|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         if arguments.objects is not None:

@@ -33,7 +33,7 @@ MAX_WIDE_CLASSES = 10_000
 
 
 def times(call: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Median and least milliseconds of a call that both ranks make at the same time."""
+    """Median and minimum milliseconds of a call that both ranks make at the same time."""
     found = []
     for _ in range(repeats):
         dist.barrier()
@@ -104,7 +104,8 @@ def main() -> None:
     if arguments.resnet50:
         build = partial(resnet50_step, num_images=arguments.resnet50)
     print(
-        "| C | step, median ms | least | collective, median ms | least | share |\n|---|---|---|---|---|---|", flush=True
+        "| C | step, median ms | minimum | collective, median ms | minimum | share |\n|---|---|---|---|---|---|",
+        flush=True,
     )
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(

@@ -97,7 +97,7 @@ def main() -> None:
         for place in range(len(names)):
             name = names[(round_index + place) % len(names)]  # nobody is always first
             seconds[name].append(steps[name](batch))
-    print("| loss | ms a step | ratio to plain CE |")
+    print("| loss | ms per step | ratio to plain CE |")
     print("|---|---|---|")
     for name in names:
         ratios = [mine / plain for mine, plain in zip(seconds[name], seconds["plain"], strict=True)]

@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=192, help="of the images, in pixels")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print("| model | plain | equalized | ms a step | ratio |\n|---|---|---|---|---|")
+    print("| model | plain | equalized | ms per step | ratio |\n|---|---|---|---|---|")
     for task in [arguments.only] if arguments.only else PAIRS:
         for name, plain, equalized, num_classes in PAIRS[task]:
             batch = noise(task, num_classes, arguments.size)

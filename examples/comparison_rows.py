@@ -1,4 +1,4 @@
-"""The rows of `compare_losses.py`: every method of the package that makes sense with one category an image."""
+"""The rows of `compare_losses.py`: every method of the package that makes sense with one category per image."""
 
 import math
 from collections.abc import Callable

@@ -3,8 +3,8 @@
     equigrad evaluate runs/own --set data.test=held_out.json --output runs/held_out
     python examples/detection_threshold.py runs/held_out
 
-Take images that were neither trained on nor are your test set: a threshold that is chosen on test images flatters the
-result. A detection is right if its box has an IoU of 0.5 or more with an object of its category that no better
+Use images that are in neither the training nor the test set: a threshold chosen on test images makes the result too
+good. A detection is correct if its box has an IoU of 0.5 or more with an object of its category that no better
 detection has found.
 """
 

@@ -1,4 +1,4 @@
-"""Is the accumulated positive gradient a count? What the margin of Softmax-EQL knows, and which power it needs.
+"""Does the accumulated positive gradient follow the count? What this means for the margin of Softmax-EQL.
 
     python examples/gradient_as_prior.py train.txt test.txt --root images.zip
 

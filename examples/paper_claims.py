@@ -1,4 +1,4 @@
-"""What the paper's text says about its tables, and whether small tables say so too.
+"""Which claims of the paper about its tables hold in small tables.
 
     equigrad table all --output docs/evidence/tables
     python examples/paper_claims.py docs/evidence/tables

@@ -1,10 +1,10 @@
-"""Can a segmenter learn a few images by heart? If not, data, labels or network are wrong.
+"""Can a segmenter overfit a few images? If not, data, labels or network are wrong.
 
     python examples/segmentation_by_heart.py tiny:segmentation --steps 60
     python examples/segmentation_by_heart.py camvid:deeplabv3plus_lite0 --set data.root=camvid
 
-Takes data, network and loss of a recipe and trains the whole network, without dropout and augmentation, on a few whole
-training images, evenly spaced over the set. Every batch holds all of them, so that batch norms see the same images in
+It takes data, network and loss of a recipe and trains the whole network, without dropout and augmentation, on a few
+whole training images, evenly spaced over the set. Every batch has all of them, so batch norms see the same images in
 training and in the test. The images must have the same size. The script prints the mIoU on these images, over the
 categories that occur in them.
 """

@@ -4,9 +4,9 @@
     python examples/segmentation_ranks.py runs/ce
 
 Accuracy says nothing about a category that is never predicted. Here the categories are ranked by logit in every test
-pixel, and the rank of the true one is measured; rank 1 is the prediction. Printed are the shares of pixels where it is
-first and among the first 5, its mean rank, and by how much its logit is below the greatest, each as a mean over the
-categories of a group.
+pixel, and the rank of the true one is measured; rank 1 is the prediction. The script prints the shares of pixels
+where it is first and among the first 5, its mean rank, and how far its logit is below the greatest, each as a mean over
+the categories of a group.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     python examples/yolo_long_tail.py
 
 Every loss trains the same random weights on the same batches, once for each seed. Rare categories have up to 10
-training images, frequent ones more than 100; every category is ten times in the test set. A run that is finished is
-not repeated, so an interrupted comparison goes on where it ended.
+training images, frequent ones more than 100; the test set has ten objects of every category. Finished runs are
+not repeated, so an interrupted comparison continues where it stopped.
 """
 
 import argparse

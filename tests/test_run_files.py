@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
 
 
 def test_the_documented_run_folder_has_these_files():
-    table = PAGE.read_text().split("A run folder holds")[1].split("\n\n")[1]
+    table = PAGE.read_text().split("A run folder contains")[1].split("\n\n")[1]
     documented = {
         name.rstrip("/") for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])
     }

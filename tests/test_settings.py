@@ -174,7 +174,7 @@ def test_settings_come_back_from_json_as_they_were(drawing):
         ({"shape": {"type": "Circle", "radius": 1, "rim": 2}}, r"shape\.rim: Circle has no such field"),
         ({"shape": {"type": "Dot"}}, r"shape\.centre: missing"),
         ({"size": [1, 2, 3]}, "size: expected 2 values, got 3"),
-        ({"colours": "red"}, "colours: expected a text, several"),
+        ({"colours": "red"}, "colours: expected text, or several"),
         ({"type": "Picture"}, "settings: expected Drawing, got Picture"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Gradient-driven training of recognisers on long-tailed data.
+"""Training on long-tailed data: losses that balance the gradients of the categories, and what they are compared with.
 
 criterion = equigrad.SigmoidEqualizationLoss(num_classes)
 loss = criterion(logits, labels)

@@ -26,7 +26,7 @@ def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, NDAr
 
     Args:
         file: an existing file.
-        names: of the arrays to read; None reads all.
+        names: names of the arrays to read; None reads all.
 
     Raises:
         ValueError: one line that names the file and what is wrong with it.

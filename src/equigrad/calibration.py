@@ -163,7 +163,7 @@ def norcal_detections(scores: Tensor, labels: Tensor, prior: Sequence[float] | T
 def norcal_results(
     results: Sequence[Mapping[str, Any]], prior: Mapping[int, float], *, power: float
 ) -> list[dict[str, Any]]:
-    """`norcal_detections` for the standard result format: a list of {"category_id": ..., "score": ..., ...}.
+    """`norcal_detections` for COCO's result format: a list of {"category_id": ..., "score": ..., ...}.
 
     Args:
         results: detections; they are copied, and all fields but the score are kept.

@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="equigrad", description="Training recognisers on long-tailed data.")
+    parser = OneLineParser(
+        prog="equigrad", description="Train classifiers, detectors and segmenters on long-tailed data."
+    )
     parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (demo, recipes, train, evaluate, predict, export, report, table, figure, compare, doctor, data):

@@ -1,7 +1,7 @@
 """Second training stages on a trained model: cRT, LWS, DisAlign, and tau-normalisation, which needs no training.
 
 Each function takes the model and the path of its classifier, so one call serves classifiers and detectors. It changes
-the model in place and returns the classifier that is now in it; the rest is the usual training loop, as a rule with
+the model in place and returns its new classifier; the rest is the usual training loop, usually with
 class-balanced sampling:
 
     classifier = learn_scales(model, "roi_heads.box_predictor.cls_score")
@@ -32,7 +32,7 @@ BatchNormMode = Literal["frozen", "moving"]
 
 
 def retrain_classifier(model: nn.Module, classifier: str, *, batch_norm: BatchNormMode = "frozen") -> Classifier:
-    """cRT: initialise the classifier anew and freeze everything else.
+    """cRT: re-initialise the classifier and freeze everything else.
 
     Args:
         model: changed in place.
@@ -68,7 +68,7 @@ def learn_scales(
         batch_norm: as in `retrain_classifier`.
 
     Returns:
-        The module that took the classifier's place; its scales are the only trainable part of the model.
+        The module that replaced the classifier; its scales are the only trainable part of the model.
     """
     _check_batch_norm(batch_norm)
     module = _find_classifier(model, classifier)
@@ -98,7 +98,7 @@ def align(
         batch_norm: as in `retrain_classifier`.
 
     Returns:
-        The module that took the classifier's place; its corrections are the only trainable part of the model.
+        The module that replaced the classifier; its corrections are the only trainable part of the model.
     """
     _check_batch_norm(batch_norm)
     module = _find_classifier(model, classifier)

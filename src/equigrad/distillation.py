@@ -14,12 +14,12 @@ from equigrad.losses.kernel_choice import is_transformed, kernels_for
 
 
 class DistillationLoss(nn.Module):
-    r"""DIVE: virtual examples, the flattened predictions of a teacher, beside the labels.
+    r"""DIVE: learn from labels and from the flattened predictions of a teacher (virtual examples).
 
     $$ L = (1 - a) \, L_{base}(z, y) + a \, T^2 \, \frac{1}{N} \sum_i KL(t_i \,\|\, softmax(z_i / T)) $$
     $$ t = \frac{softmax(z' / T)^\rho}{\sum_j softmax_j(z' / T)^\rho} = softmax(\rho z' / T) $$
 
-    z' are the logits of a teacher, as a rule trained with Balanced Softmax:
+    z' are the logits of a teacher, usually trained with Balanced Softmax:
 
         teacher = equigrad.FrozenTeacher(trained_model)
         criterion = equigrad.DistillationLoss(equigrad.SoftmaxEqualizationLoss(num_classes))   # DIVE-Softmax-EQL

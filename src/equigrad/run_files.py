@@ -101,4 +101,4 @@ def unfinished_note(folder: Path) -> str | None:
     command = shlex.join(
         ["equigrad", "train", str(read_recipe(folder).get("recipe")), "--run", str(folder), "--resume"]
     )
-    return f"{folder}: the run is not finished, {found}; to go on: {command}"
+    return f"{folder}: the run is not finished, {found}; to continue: {command}"

@@ -29,7 +29,7 @@ _NAMES = {
     int: "a whole number",
     float: "a number",
     Path: "a path",
-    str: "a text",
+    str: "text",
 }
 
 
@@ -145,7 +145,7 @@ def describe(kind: Any) -> str:
         choices = list(map(str, typing.get_args(kind)))
         return f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     if typing.get_origin(kind) is tuple:
-        return f"{describe(typing.get_args(kind)[0])}, several with commas between them"
+        return f"{describe(typing.get_args(kind)[0])}, or several separated by commas"
     options = _options(kind)
     if len(options) > 1:
         return " or ".join(describe(option) for option in options)

@@ -38,25 +38,25 @@ class ExactModule(nn.Module):
 
 
 def is_distributed() -> bool:
-    """Whether there are ranks to agree with."""
+    """Whether there is more than this process: `torch.distributed` is initialised."""
     return dist.is_available() and dist.is_initialized()
 
 
 @torch.no_grad()
 def sum_over_ranks(values: Tensor) -> Tensor:
-    """The sum of what all ranks hold, in place; one collective, or nothing without `torch.distributed`."""
+    """Sum a tensor over all ranks, in place: one collective, or nothing without `torch.distributed`."""
     if is_distributed():
         dist.all_reduce(values)
     return values
 
 
 def is_host(values: Tensor) -> bool:
-    """Whether to look at a value costs nothing: a device would have to be waited for, and a compiler breaks there."""
+    """Whether reading a value is free: on a device the host would wait, and a compiler would break the graph."""
     return values.is_cpu and not torch.compiler.is_compiling()
 
 
 def is_recomputing() -> bool:
-    """Whether `torch.utils.checkpoint` repeats a forward pass that has been recorded already.
+    """Whether `torch.utils.checkpoint` is repeating a forward pass that was already recorded.
 
     It does so inside backward, with hooks on what autograd saves. The reentrant variant has no hooks and runs its first
     pass without gradients, so there the second pass is the one to record.
@@ -80,12 +80,12 @@ class OpenBatch:
 
 
 class BatchedState(ExactModule):
-    """State that moves once a batch, however many calls the batch has; see `one_batch`."""
+    """State that is updated once per batch, however many calls the batch has; see `one_batch`."""
 
     _open: OpenBatch | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is in no `one_batch`: nothing would ever end it."""
+        """A copy is not in a `one_batch`, because nothing would end it."""
         return {name: value for name, value in vars(self).items() if name != "_open"}
 
     @property
@@ -123,8 +123,8 @@ class GradientStatistics(BatchedState):
 
     Args:
         num_classes: C, without background.
-        half_life: updates after which a gradient counts half, for streams and for heads whose first phase would distort
-            the ratio for good. None never forgets, as in the paper.
+        half_life: number of updates after which a gradient counts half, for streams and for heads whose first phase
+            would distort the ratio permanently. None never forgets, as in the paper.
     """
 
     positive: Tensor  # (C,)  G_j^pos
@@ -165,7 +165,7 @@ class GradientStatistics(BatchedState):
         Args:
             positive: (C,) sums of |d summed loss / d logit| over the entries whose category is the label.
             negative: (C,) the same over all other entries.
-            divisor: what the loss of this rank divides its sum by; None if it does not.
+            divisor: the number by which the loss of this rank divides its sum; None if it does not divide.
         """
         shape = self.positive.shape
         for name, sums in (("positive", positive), ("negative", negative)):
@@ -295,7 +295,7 @@ def one_batch(
     micro_batches: int = 1,
     joins: bool = False,
 ) -> Iterator[None]:
-    """Let the losses inside a module take several calls for one batch: pyramid levels, tiles, micro-batches.
+    """Treat several calls of the losses in a module as one batch: pyramid levels, tiles, micro-batches.
 
         with equigrad.one_batch(criterion):
             loss = sum(criterion(logits, labels) for logits, labels in levels)
@@ -309,11 +309,11 @@ def one_batch(
     be nested.
 
     Args:
-        module: a loss, or a model that holds some.
-        divisor: what the caller divides the sum of the calls by, if it does that itself; every call then has
+        module: a loss, or a model that contains losses.
+        divisor: the number by which the caller divides the sum of the calls, if it does so; every call then has
             `reduction="sum"` or `normalizer=1.0`.
         micro_batches: k, if the caller trains with the mean of k micro-batches, `(loss / k).backward()` for each.
-        joins: for a model that opens a block inside: be a part of a block around the model, if there is one.
+        joins: for a model that opens a block itself: join a block around the model, if there is one.
     """
     if micro_batches < 1:
         raise ValueError(f"micro_batches must be at least 1, got {micro_batches}")
@@ -343,14 +343,14 @@ def find_statistics(module: nn.Module) -> dict[str, GradientStatistics]:
 
 @torch.no_grad()
 def copy_statistics(source: nn.Module, target: nn.Module) -> None:
-    """Give a module the gradient statistics of another of the same kind, such as a model and its averaged copy.
+    """Copy gradient statistics between modules of the same kind, such as from a model to its averaged copy.
 
         averaged.update_parameters(model)          # averages buffers too, also the statistics, which are sums
         equigrad.copy_statistics(model, averaged)
 
     Args:
-        source: a loss, or a model that holds some.
-        target: with as many statistics, in the same order and of the same sizes; a wrapper around them does not matter.
+        source: a loss, or a model that contains losses.
+        target: a module with as many statistics, in the same order and of the same sizes, possibly in a wrapper.
     """
     sources, targets = (list(find_statistics(module).values()) for module in (source, target))
     sizes = [[part.num_classes for part in parts] for parts in (sources, targets)]
@@ -364,7 +364,7 @@ def copy_statistics(source: nn.Module, target: nn.Module) -> None:
 
 
 def check_num_classes(num_classes: int) -> None:
-    """Refuse a C that is no positive int."""
+    """Raise an error unless C is a positive int."""
     if isinstance(num_classes, bool) or not isinstance(num_classes, int):
         raise TypeError(f"num_classes must be an int, got {type(num_classes).__name__}")
     if num_classes < 1:

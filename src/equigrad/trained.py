@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def load(
     run: str | os.PathLike[str], *, device: "str | torch.device | None" = None, recipe: str | None = None
 ) -> "TrainedModel":
-    """The newest model of a run of any task, ready to predict.
+    """Load the newest model of a run of any task, for predictions.
 
         model = equigrad.load("runs/own")
         model.predict("photo.jpg").draw().save("photo.png")
 
-    Nothing in the run folder is executed, and the data of the run is not needed. A warning says if the run is not
+    Nothing in the run folder is executed, and the data of the run is not needed. A warning is given if the run is not
     finished.
 
     Args:
-        run: the folder.
-        device: such as "cuda"; None takes a GPU if there is one.
-        recipe: `module:function` of a recipe of your own, for a run that was made of parts of your own.
+        run: the run folder.
+        device: a device such as "cuda"; None uses a GPU if there is one.
+        recipe: `module:function` of your own recipe, for a run with your own parts.
 
     Raises:
         ModuleNotFoundError: the `train` extra is not installed.
-        ValueError: the folder is no run, or is damaged.
+        ValueError: the folder is not a run, or is damaged.
     """
     try:
         from equigrad.recipes.catalogue import changed_recipe

@@ -43,7 +43,7 @@ def test_it_says_how_long_it_takes_and_ends_with_table_and_advice(finished):
     lines = printed.splitlines()
     assert lines[0] == "classification: 4 methods, 2 seeds"
     assert lines[1].startswith("1 of 8  ce, seed 0: overall ")
-    assert " s a row, about 0:0" in lines[1]
+    assert " s per row, about 0:0" in lines[1]
     assert any(line.startswith("points from ce") for line in lines)
     assert lines[-3].endswith(".")
     assert lines[-1].startswith(f"The page: {folder}/report.html")
@@ -176,7 +176,7 @@ def test_objects_are_compared_by_trained_models(tmp_path):
     ("words", "message", "code"),
     [
         (["--methods", "ce,eql"], "--methods eql: classification has ce, bce, ", 2),
-        (["--methods", ","], "--methods: expected names with commas between them, of ce, bce", 2),
+        (["--methods", ","], "--methods: expected comma-separated names of ce, bce", 2),
         (["--methods", "ce,ce"], "--methods ce: ce is there twice; name a variant: --methods ce,NAME=ce", 2),
         (["--methods", "../x=ce"], "--methods ../x=ce: the name of a variant must be new, of letters", 2),
         (["--methods", "bce=ce"], "--methods bce=ce: the name of a variant must be new", 2),
@@ -205,10 +205,8 @@ def test_a_wrong_word_gets_one_line_and_writes_nothing(photos, tmp_path, words, 
 def test_a_single_category_is_nothing_to_compare(tmp_path):
     write_images(tmp_path / "photos", {"cat": 4})
     done = equigrad("compare", tmp_path / "photos", "--folder", tmp_path / "out")
-    assert (
-        done.err
-        == f"equigrad: {tmp_path}/photos: a single category, where nothing can be told apart: cat, with all 4 images\n"
-    )
+    problem = "a single category, so there is nothing to distinguish: cat, with all 4 images"
+    assert done.err == f"equigrad: {tmp_path}/photos: {problem}\n"
 
 
 def test_wrong_usage_has_its_own_code(photos):

@@ -62,7 +62,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(run, classifier_onnx):
     before = classifier_onnx.stat().st_mtime_ns
     refused = equigrad(*words)
     assert refused.code == 1
-    assert f"{classifier_onnx}: there already; --force replaces it, --output FILE writes elsewhere" in refused.err
+    assert f"{classifier_onnx}: exists already; --force replaces it, --output FILE writes elsewhere" in refused.err
     assert classifier_onnx.stat().st_mtime_ns == before
     assert equigrad(*words, "--force").code == 0
     assert classifier_onnx.stat().st_mtime_ns != before

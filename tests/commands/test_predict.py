@@ -74,7 +74,7 @@ def test_an_earlier_picture_is_replaced_only_on_request(predict, tmp_path):
     (tmp_path / "street.png").write_bytes(b"earlier")
     code, out, err = predict(*words)
     assert (code, out) == (1, "")
-    assert f"{tmp_path}/street.png: there already; --force replaces, --output FOLDER writes elsewhere" in err
+    assert f"{tmp_path}/street.png: exists already; --force replaces, --output writes elsewhere" in err
     assert (tmp_path / "street.png").read_bytes() == b"earlier"
     assert predict(*words, "--force")[0] == 0
     assert Image.open(tmp_path / "street.png").width > 400

@@ -55,9 +55,9 @@ def test_the_help_lists_every_setting_with_value_purpose_and_kind(help_of):
     expected = {
         "method.loss.focus_scale": ("8.0", "s, the largest extra focus; ", "[a number]"),
         "data.images": ("images", "folder or `.zip` file", "[a path]"),
-        "data.test_images": ("none", "the same for the test images", "[none or a path]"),
+        "data.test_images": ("none", "folder or `.zip` file of the test images, if different", "[none or a path]"),
         "training.optimizer.lr": ("0.001", "base learning rate", "[a number]"),
-        "training.channels_last": ("true", "memory layout", "[true or false]"),
+        "training.channels_last": ("true", "use the channels-last memory layout", "[true or false]"),
     }
     for name, (value, purpose, kind) in expected.items():
         shown, about = entries[name]
@@ -72,7 +72,7 @@ def test_the_help_names_the_arguments_of_the_recipe_and_the_flags(capsys):
     assert train("own_data:detection", "--help") == 0
     shown = " ".join(capsys.readouterr().out.split())  # however the lines are broken
     assert "[none or one of bce, fl, fl_eql, efl, qfl, eqfl, vfl, evfl, sigmoid, ce, " in shown
-    assert "yolox_s has its own, trained from scratch. [none or a text]" in shown
+    assert "yolox_s has its own, trained from scratch. [none or text]" in shown
     assert "Faster R-CNN with Sigmoid-EQL" in shown
     assert "Args:" not in shown
     assert all(flag in shown for flag in ("--epochs", "--batch-size", "--lr", "--workers", "--precision", "--detector"))
@@ -216,7 +216,7 @@ def test_a_finished_run_is_not_overwritten(run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tiny:sigmoid_eql"], "is a run of tiny:softmax_eql, which cannot go on as tiny:sigmoid_eql"),
+        (["tiny:sigmoid_eql"], "is a run of tiny:softmax_eql, which cannot continue as tiny:sigmoid_eql"),
         (["tiny:softmax_eql", "--set", "method.loss.prior_power=2"], "trained with method.loss.prior_power=0.5, which"),
         (["tiny:softmax_eql", "--batch-size", "4"], "trained with training.batch_size=8, which cannot change to 4"),
         (["tiny:softmax_eql", "--seed", "1"], "trained with training.seed=0, which cannot change to 1"),

@@ -1,4 +1,4 @@
-"""A run that was stopped says so to whoever uses it, and how to go on."""
+"""A run that was stopped says so to whoever uses it, and how to continue."""
 
 import shlex
 import shutil
@@ -24,7 +24,9 @@ def stopped(stopping_glyphs, tmp_path):
 
 def test_commands_tell_how_far_it_is_and_the_command_they_name_finishes_it(stopped, tmp_path):
     quoted = shlex.quote(str(stopped))
-    note = f"equigrad: {stopped}: the run is not finished, step 1 of 4; to go on: equigrad train tiny:ce --run {quoted}"
+    note = (
+        f"equigrad: {stopped}: the run is not finished, step 1 of 4; to continue: equigrad train tiny:ce --run {quoted}"
+    )
     page = tmp_path / "page.html"
     for words in (
         ["evaluate", stopped],
@@ -34,13 +36,13 @@ def test_commands_tell_how_far_it_is_and_the_command_they_name_finishes_it(stopp
         done = equigrad(*words)
         assert done.code == 0, done.err
         assert done.err.splitlines()[0] == f"{note} --resume"
-    resumption = shlex.split(done.err.partition("to go on: equigrad ")[2].splitlines()[0])
+    resumption = shlex.split(done.err.partition("to continue: equigrad ")[2].splitlines()[0])
     assert equigrad(*resumption).code == 0
     assert equigrad("evaluate", stopped).err == ""
 
 
 def test_its_model_is_loaded_with_a_warning(stopped):
-    with pytest.warns(UserWarning, match="the run is not finished, step 1 of 4; to go on: equigrad train tiny:ce"):
+    with pytest.warns(UserWarning, match="the run is not finished, step 1 of 4; to continue: equigrad train tiny:ce"):
         model = load(stopped)
     assert len(model.predict(stopped.parent / "photos")) == 1
 
@@ -83,7 +85,7 @@ def test_ctrl_c_during_the_evaluation_of_a_training_stops_it_and_nothing_is_lost
     done = equigrad(*words, settings=settings)
     assert done.code == 3, done.err
     assert "stopping: the evaluation ends with this batch" in done.out
-    assert "stopped at step 4 of 4 during the evaluation; to go on: equigrad train tiny:softmax_eql" in done.out
+    assert "stopped at step 4 of 4 during the evaluation; to continue: equigrad train tiny:softmax_eql" in done.out
     assert not (folder / "evaluation.json").exists()
     refused = equigrad(*words, settings=settings)
     assert "its run is not finished, step 4 of 4, without its evaluation; --resume continues" in refused.err

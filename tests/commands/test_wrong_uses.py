@@ -138,7 +138,7 @@ FAILURES = [
     ("predict RUN gone.jpg", "gone.jpg: no such image, folder or video"),
     ("predict RUN photos --json found_now.json", "--csv FILE is for all"),
     ("predict RUN photos --threshold 50", "--threshold must be in [0, 1], got 50.0"),
-    ("predict RUN photos --csv file.txt", "file.txt: there already; --force replaces"),
+    ("predict RUN photos --csv file.txt", "file.txt: exists already; --force replaces"),
     ("predict RUN photos --annotations objects.json", "gives the image ids for --json FILE, which is missing"),
     ("predict RUN photos --batch-size 0", "--batch-size must be at least 1, got 0"),
     ("predict RUN photos --limit 5", "--limit is for runs of detectors"),

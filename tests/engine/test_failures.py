@@ -15,7 +15,7 @@ def outcome(ranks, output):
     """Exit codes, and what was said on stderr or about the end of a rank."""
     for rank in ranks:
         rank.join(PATIENCE)
-    progress = re.compile(r"(step|training:|device:|[\d.e-]+ s a step:) ")
+    progress = re.compile(r"(step|training:|device:|[\d.e-]+ s per step:) ")
     lines = [line for line in output.read_text().splitlines() if not progress.match(line)]
     return [rank.exitcode for rank in ranks], lines
 

@@ -310,7 +310,7 @@ def test_a_signal_during_an_evaluation_ends_it_and_the_resumed_run_repeats_it(fa
     assert (result.step, result.interrupted, seen) == (8, True, {8: [4, 3]})
     shown = capsys.readouterr().out
     assert "stopping: the evaluation ends with this batch and is repeated" in shown
-    assert "stopped at step 8 of 16 during the evaluation; to go on: " in shown
+    assert "stopped at step 8 of 16 during the evaluation; to continue: " in shown
     result, seen = train_with(None, resume=True)
     assert (result.step, result.interrupted, seen) == (16, False, {8: batches, 16: batches})
     assert [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line] == [8, 16]
@@ -344,7 +344,7 @@ def test_the_user_is_told_what_will_happen_and_how_long_it_takes(fabric, tmp_pat
     assert lines[:2] == ["data: 64 vectors", "training: 8 steps of 8 samples, 8 in an epoch; evaluation at the end"]
     assert lines[2].startswith("device: cpu, 1 process, precision 32-true, ")
     assert [line.split()[1] for line in lines[3:] if line.startswith("step")] == ["1/8", "8/8"]
-    assert " s a step: the last step is expected at " in lines[4]
+    assert " s per step: the last step is expected at " in lines[4]
     assert lines[5].endswith("  accuracy –")
     assert [line["step"] for line in read_metrics(tmp_path)] == [8]  # what is shown early is not logged
 

@@ -162,7 +162,7 @@ def test_a_side_file_that_is_something_else_is_refused_and_nothing_in_it_execute
 
 
 def test_resuming_without_the_side_file_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"last.equigrad: the statistics of the loss are missing"):
+    with pytest.raises(FileNotFoundError, match=r"last.equigrad: no statistics of the loss"):
         Equalizer(equigrad.SigmoidEqualizationLoss(NUM_CLASSES)).load(side_file(tmp_path / "last.pt"))
 
 

@@ -577,7 +577,7 @@ def test_a_weighted_mean_is_that_of_torch(labels):
 def test_a_weighted_mean_needs_weights_and_single_labels():
     with pytest.raises(ValueError, match="weighted_mean needs a weight"):
         CrossEntropyLoss(weighted_mean=True)
-    with pytest.raises(ValueError, match="one label a sample"):
+    with pytest.raises(ValueError, match="one label per sample"):
         CrossEntropyLoss(weight=[1.0, 2.0], weighted_mean=True)(torch.zeros(3, 2), torch.full((3, 2), 0.5))
 
 

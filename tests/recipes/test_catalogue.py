@@ -110,7 +110,7 @@ def test_a_named_recipe_says_how_it_was_asked_for():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tiny:ce"], "is a run of tiny:segmentation, which cannot go on as tiny:ce"),
+        (["tiny:ce"], "is a run of tiny:segmentation, which cannot continue as tiny:ce"),
         (["tiny:segmentation", "--method", "ce"], "was trained with method=softmax_eql, not with ce"),
         (
             ["tiny:segmentation", "--batch-size", "2"],

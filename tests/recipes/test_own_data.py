@@ -86,7 +86,7 @@ def test_a_mistake_gets_one_line_that_names_it(data, settings, line, files, caps
     [
         ("data.imges=photos", "no field 'imges' in data, which may have train, test, images"),
         ("method=elf", "--set method=elf: expected none or one of bce, fl, fl_eql, efl, qfl, eqfl"),
-        ("preprocessing.short=big", "short=big: expected a whole number, several with commas between them"),
+        ("preprocessing.short=big", "short=big: expected a whole number, or several separated by commas"),
     ],
 )
 def test_a_wrong_setting_is_wrong_usage(setting, line, files, capsys):

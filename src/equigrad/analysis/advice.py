@@ -1,4 +1,4 @@
-"""What a comparison of methods says, in one sentence: nothing but what its intervals show on this data."""
+"""The advice of a comparison in one sentence, from its intervals on this data alone."""
 
 from collections.abc import Sequence
 

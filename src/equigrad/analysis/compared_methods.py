@@ -19,9 +19,9 @@ class Column:
     Args:
         name: heading.
         where: the same in a sentence.
-        metric: of the whole test set, in `evaluation.json`.
+        metric: metric of the whole test set, in `evaluation.json`.
         of_category: metric of single categories that it is the mean of; None if it is no such mean.
-        group: of the categories it is about; None is all.
+        group: group of categories that it covers; None is all.
         by_samples: categories count by their test samples; otherwise each counts the same.
     """
 

@@ -31,7 +31,7 @@ def write_comparison_page(
         file: where to write the page.
         data: what was compared on.
         figure: PNG of the differences; None for a single method.
-        settings: of each method.
+        settings: settings of each method.
         notes: what the numbers mean.
         command: that made the comparison.
     """

@@ -26,7 +26,7 @@ class CategoryResult:
 
     Args:
         name: shown on the page.
-        count: of training samples, in whatever unit the task counts.
+        count: number of training samples, in the unit of the task.
         metrics: fractions in [0, 1] by name; None where the test set has no samples.
         group: by frequency, such as "rare"; None in all categories stands for many, medium and few by count.
         num_test: test samples (images, pixels or objects); None if unknown.

@@ -25,7 +25,7 @@ class RunHistory:
 
     Args:
         name: shown on the page.
-        folder: of the run.
+        folder: the run folder.
         recipe: the content of `recipe.json`.
         metrics: the lines of `metrics.jsonl`.
         statistics: by path in the model; empty if its loss keeps none.

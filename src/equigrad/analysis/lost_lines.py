@@ -16,8 +16,8 @@ def lost_lines(folder: Path, starts: Iterable[Mapping[str, Any]], logged: Iterab
     """One line on what is missing; None if nothing is, or if the version of the run does not record it.
 
     Args:
-        folder: of the run.
-        starts: of the run and of its resumptions, as in `recipe.json`.
+        folder: the run folder.
+        starts: starts and resumptions of the run, as in `recipe.json`.
         logged: steps of the lines.
     """
     log = folder / METRICS

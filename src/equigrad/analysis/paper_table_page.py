@@ -17,7 +17,7 @@ def write_table_page(
     Args:
         file: where.
         title: name of the table and its scale.
-        rows: of all variants.
+        rows: rows of all variants.
         notes: what the numbers mean.
         command: that made them.
     """

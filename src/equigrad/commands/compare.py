@@ -30,7 +30,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """`equigrad compare DATA`."""
     parser = commands.add_parser(
         "compare",
-        help="methods on your own data, with spread, and one sentence of advice",
+        help="measure methods on your own data, with intervals and advice",
         description="Measure methods on your own data. Images with one or several categories each are compared on the "
         "features of a frozen backbone, in minutes; --trained trains whole models, and is how objects and label maps "
         "are compared. If it is stopped, the same command continues.",
@@ -38,10 +38,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "data", type=Path, metavar="DATA", help="folder, list or CSV file of images, COCO or LVIS file, label maps"
     )
-    parser.add_argument("--methods", help="names with commas, the baseline first; NAME=METHOD for a second variant")
-    parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="trainings of each method (3)")
+    parser.add_argument("--methods", help="comma-separated, the baseline first; NAME=METHOD adds a variant")
+    parser.add_argument("--seeds", type=positive, default=3, metavar="N", help="number of trainings per method (3)")
     add_source_options(parser)
-    parser.add_argument("--trained", action="store_true", help="train whole models, by own_data:TASK")
+    parser.add_argument("--trained", action="store_true", help="train whole models with own_data:TASK")
     parser.add_argument(
         "--set",
         action="append",
@@ -49,7 +49,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="a.b=value",
         help="change a setting of all methods, or of one: softmax_eql.loss.prior_power=2",
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs/compare"), help="for rows, tables and the page")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/compare"), help="where rows, tables and the page are written"
+    )
     train.add_flags(parser, without=("seed", "method"))
     parser.set_defaults(function=compare)
 
@@ -140,7 +142,7 @@ def _chosen(text: str | None, task: str, detector: str | None) -> dict[str, str]
             raise UsageError(f"--methods {word}: {name} is there twice; name a variant: --methods {name},NAME={method}")
         chosen[name] = method
     if not chosen:
-        raise UsageError(f"--methods: expected names with commas between them, of {', '.join(known)}")
+        raise UsageError(f"--methods: expected comma-separated names of {', '.join(known)}")
     return chosen
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     _Images = ImageList | SegmentationData
 
 _FORMS = (
-    "a list of lines `path label`, a folder (or .zip, or photos.zip/train in one) with a folder of images a category, "
+    "a list of lines `path label`, a folder (or .zip, or photos.zip/train) with a folder of images per category, "
     ".npz arrays, or the folder of CIFAR's binary version"
 )
 _ALSO_BOXES = (
@@ -27,34 +27,43 @@ _ALSO_BOXES = (
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad data counts | check | long-tail | stats | convert | ade20k-lt`."""
-    data = commands.add_parser("data", help="category counts, checks, conversions and long-tailed subsets")
+    data = commands.add_parser("data", help="count categories, check and convert data, choose long-tailed subsets")
     tasks = data.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    counts = tasks.add_parser("counts", help="how many images, boxes or pixels each category has")
+    counts = tasks.add_parser("counts", help="count images, boxes or pixels of each category")
     _add_source(counts)
-    counts.add_argument("--all", action="store_true", help="show all categories, not 20 of them")
+    counts.add_argument("--all", action="store_true", help="show all categories, not only 20")
     counts.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     counts.set_defaults(function=count)
 
-    check = tasks.add_parser("check", help="what would make a training wrong")
+    check = tasks.add_parser("check", help="find what would make a training wrong")
     _add_source(check, "TRAIN")
     check.add_argument("--test", type=Path, metavar="TEST", help="the test set, in any of the forms")
-    check.add_argument("--test-labels", type=Path, metavar="FOLDER", help="its label maps, where TRAIN has --labels")
-    check.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO or LVIS file (.json): folder or .zip")
-    check.add_argument("--test-images", type=Path, metavar="FOLDER", help="of its test file; by default the same")
+    check.add_argument("--test-labels", type=Path, metavar="FOLDER", help="label maps of TEST, if TRAIN has --labels")
+    check.add_argument(
+        "--images", type=Path, metavar="FOLDER", help="folder or .zip with the images of a COCO or LVIS file"
+    )
+    check.add_argument("--test-images", type=Path, metavar="FOLDER", help="the same for TEST; by default --images")
     check.add_argument("--decode", action="store_true", help="read every image to find damaged ones")
     check.add_argument("--paths-only", action="store_true", help="do not compare contents of training and test images")
     check.set_defaults(function=check_data)
 
     tail = tasks.add_parser("long-tail", help="choose a long-tailed subset")
     _add_images(tail)
-    tail.add_argument("--output", type=Path, required=True, metavar="FILE", help="list, or .npz for arrays and CIFAR")
-    tail.add_argument("--imbalance-factor", type=float, default=100.0, help="largest count over smallest (100)")
+    tail.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="the list, or an .npz file for arrays and CIFAR"
+    )
+    tail.add_argument("--imbalance-factor", type=float, default=100.0, help="largest count divided by smallest (100)")
     tail.add_argument("--profile", choices=("exponential", "pareto"), default="exponential")
-    tail.add_argument("--max-count", type=int, help="images of the most frequent category; by default all there are")
-    tail.add_argument("--order", choices=("count", "label", "random"), default="count", help="what decides on the head")
+    tail.add_argument("--max-count", type=int, help="images of the most frequent category; by default all")
+    tail.add_argument(
+        "--order",
+        choices=("count", "label", "random"),
+        default="count",
+        help="how the categories are ordered from head to tail",
+    )
     tail.add_argument("--seed", type=int, default=0)
-    tail.add_argument("--force", action="store_true", help="replace files that exist")
+    tail.add_argument("--force", action="store_true", help="replace existing files")
     tail.set_defaults(function=make_long_tail)
 
     detection.add_parsers(tasks)
@@ -68,8 +77,10 @@ def _add_source(parser: argparse.ArgumentParser, name: str = "DATA") -> None:
 
 def _add_images(parser: argparse.ArgumentParser, name: str = "DATA", forms: str = _FORMS) -> None:
     parser.add_argument("source", type=Path, metavar=name, help=forms)
-    parser.add_argument("--root", type=Path, help="what the paths of a list start from; by default its folder")
-    parser.add_argument("--split", help="of CIFAR: train or test; of a VOC folder: ImageSets/Main/SPLIT.txt")
+    parser.add_argument(
+        "--root", type=Path, help="folder that the paths of a list are relative to; by default its folder"
+    )
+    parser.add_argument("--split", help="CIFAR: train or test; VOC folder: ImageSets/Main/SPLIT.txt")
 
 
 def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:

@@ -52,12 +52,15 @@ def check_own_files(recipe: str, assignments: Sequence[str]) -> None:
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """What may be named beside the data itself."""
     parser.add_argument(
-        "--test", type=Path, metavar="PATH", help="test set like DATA; else one in DATA, or a held-out part"
+        "--test",
+        type=Path,
+        metavar="PATH",
+        help="test set in the form of DATA; by default one in DATA, or a held-out part",
     )
-    parser.add_argument("--root", type=Path, metavar="FOLDER", help="what the paths of a list of images start from")
+    parser.add_argument("--root", type=Path, metavar="FOLDER", help="folder that the paths of a list are relative to")
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="images of a COCO or LVIS file")
     parser.add_argument("--names", type=Path, metavar="FILE", help="names of the categories of label maps")
-    parser.add_argument("--task", help="what to learn, where the data allows several tasks")
+    parser.add_argument("--task", help="the task, if the data allows several")
 
 
 def named_files(parsed: argparse.Namespace) -> "NamedFiles":

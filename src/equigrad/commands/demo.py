@@ -1,4 +1,4 @@
-"""`equigrad demo`: the whole story on embedded data."""
+"""`equigrad demo`: four losses compared on generated data."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ METRICS = ("Overall", "Many", "Medium", "Few")
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad demo`."""
-    demo = commands.add_parser("demo", help="the whole story on embedded data: a page to open at the end")
-    demo.add_argument("--folder", type=Path, default=Path("runs/demo"), help="for the runs and the page")
-    demo.add_argument("--epochs", type=int, help="fewer epochs than the recipe has")
+    demo = commands.add_parser("demo", help="compare four losses on generated data, in minutes")
+    demo.add_argument("--folder", type=Path, default=Path("runs/demo"), help="where the runs and the page are written")
+    demo.add_argument("--epochs", type=int, help="fewer epochs, for a quick look")
     demo.set_defaults(function=run_demo)
 
 

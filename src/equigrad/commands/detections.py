@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
 def add_arguments(evaluate: argparse.ArgumentParser) -> None:
     """What `equigrad evaluate` takes for detections."""
-    group = evaluate.add_argument_group("detections in the standard result format, in place of a run")
-    group.add_argument("--annotations", type=Path, metavar="FILE", help="COCO or LVIS file of the same images")
-    group.add_argument("--iou-type", choices=("bbox", "segm"), default="bbox", help="what is compared (bbox)")
-    group.add_argument("--protocol", choices=("lvis", "coco"), help="by default that of the file")
-    group.add_argument("--train-annotations", type=Path, metavar="FILE", help="whose counts make the groups")
+    group = evaluate.add_argument_group("detections in COCO's result format, instead of a run")
+    group.add_argument(
+        "--annotations", type=Path, metavar="FILE", help="COCO or LVIS file with annotations of these images"
+    )
+    group.add_argument("--iou-type", choices=("bbox", "segm"), default="bbox", help="compare boxes or masks (bbox)")
+    group.add_argument(
+        "--protocol", choices=("lvis", "coco"), help="rules of the metrics; by default those of the file"
+    )
+    group.add_argument(
+        "--train-annotations", type=Path, metavar="FILE", help="annotations whose counts define the groups"
+    )
     group.add_argument(
         "--norcal",
         type=float,

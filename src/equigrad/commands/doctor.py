@@ -10,15 +10,15 @@ from equigrad.commands.data_source import add_source_options, checked_task, name
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad doctor DATA|RUN|CHECKPOINT`."""
-    parser = commands.add_parser("doctor", help="how long the tail is, what will help, what looks wrong")
+    parser = commands.add_parser("doctor", help="say how long the tail is, what will help, and what looks wrong")
     parser.add_argument(
         "subject",
         type=Path,
         metavar="DATA|RUN|CHECKPOINT",
-        help="data as `compare` takes it, the folder of a run, or a file with the state_dict of a loss",
+        help="data as for `compare`, a run folder, or a file with the state_dict of a loss",
     )
     add_source_options(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as one object")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all findings as one JSON object")
     parser.set_defaults(function=doctor)
 
 

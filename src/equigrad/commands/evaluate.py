@@ -15,25 +15,25 @@ from equigrad.terminal import metric_line
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad evaluate RUN`."""
-    parser = commands.add_parser("evaluate", help="the task's metrics with the paper's groups")
+    parser = commands.add_parser("evaluate", help="evaluate a run or any tool's detections, with the paper's groups")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or any tool's detections (.json)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics as one object")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics as one JSON object")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="a.b=value",
-        help="read the weights of RUN by a changed recipe, such as method=norcal after a training with method=ce",
+        help="change the recipe, such as method=norcal after a training with method=ce",
     )
-    parser.add_argument("--best", action="store_true", help="the weights of checkpoints/best.pt, not the newest")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="new run folder for what --set or --best gives")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="images of one model call; changes the last digits")
-    detections.add_arguments(parser)
+    parser.add_argument("--best", action="store_true", help="use checkpoints/best.pt, not the newest checkpoint")
     parser.add_argument(
-        "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
+        "--output", type=Path, metavar="FOLDER", help="new run folder for the result of --set or --best"
     )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="images per model call; changes the last digits")
+    detections.add_arguments(parser)
+    parser.add_argument("--recipe", metavar="NAME", help="recipe in your own module, for a run with your own parts")
     parser.set_defaults(function=evaluate)
 
 

@@ -13,28 +13,33 @@ FORMATS = ("onnx", "torch_export", "torchscript")
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad export RUN`."""
-    parser = commands.add_parser("export", help="a file to deploy, checked against the run")
+    parser = commands.add_parser("export", help="export a run to a file to deploy, checked against the run")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="torchscript is for programs that need it")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="by default `model` in RUN")
-    parser.add_argument("--force", action="store_true", help="replace a file that is there already")
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=FORMATS,
+        help="format of the file; use torchscript only if a program needs it",
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the file; by default `model` in RUN")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     parser.add_argument(
         "--images",
         type=Path,
         metavar="FOLDER",
-        help="images to compare the file with the run on; by default some of the run's test set",
+        help="images on which file and run are compared; by default some of the test set",
     )
     parser.add_argument(
         "--image-size",
         type=int,
         nargs=2,
         metavar=("HEIGHT", "WIDTH"),
-        help="segmenters: a fixed size, which runs with sliding windows need",
+        help="segmenters: a fixed size; required for runs with sliding windows",
     )
-    parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
     parser.add_argument(
-        "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
+        "--set", action="append", default=[], metavar="a.b=value", help="change a setting of the recipe"
     )
+    parser.add_argument("--recipe", metavar="NAME", help="recipe in your own module, for a run with your own parts")
     parser.set_defaults(function=export)
 
 

@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """`equigrad figure NAME`."""
     parser = commands.add_parser(
         "figure",
-        help="a figure of the paper: grad_ob, vis_balance_ratio, vis_od",
+        help="draw a figure of the paper: grad_ob, vis_balance_ratio, vis_od",
         description="Draw a figure of the paper. grad_ob: gradients of each category on long-tailed and on balanced "
         "data, for four tasks. vis_balance_ratio: the gradient ratio of two runs over training. vis_od: detections of "
         "two runs in some images. Runs that are not named are trained as for `equigrad table`.",
@@ -36,16 +36,23 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "runs", nargs="*", type=Path, default=[], metavar="RUN", help="runs to compare, instead of the paper's"
     )
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="vis_od: images to detect in")
-    parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: so many images (4)")
+    parser.add_argument("--limit", type=positive, default=4, metavar="N", help="vis_od: number of images (4)")
     parser.add_argument(
-        "--threshold", type=float, metavar="SCORE", help="vis_od: the least score; by default that of the recipe"
+        "--threshold", type=float, metavar="SCORE", help="vis_od: minimum score; by default that of the recipe"
     )
-    parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
-    parser.add_argument("--jobs", type=positive, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument(
+        "--scale",
+        choices=("mini", "full"),
+        default="mini",
+        help="generated glyphs on a CPU, or the paper's data and models",
+    )
+    parser.add_argument("--jobs", type=positive, metavar="N", help="parallel trainings; mini: one per core")
     parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all runs, such as paths"
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and figures (runs/tables)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/tables"), help="where runs and figures are written (runs/tables)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="PNG; by default FOLDER/SCALE/NAME.png")
     parser.set_defaults(function=figure)
 

@@ -1,4 +1,4 @@
-"""Words of Ultralytics, timm and Hugging Face, and what does the same here; docs/habits.md has the whole table."""
+"""Options of Ultralytics, timm and Hugging Face, and their equivalents here; docs/habits.md has the whole table."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`equigrad predict`: what a run says about images and videos of yours."""
+"""`equigrad predict`: predictions of a run for images and videos."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,40 +14,47 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad predict RUN IMAGE…`."""
-    parser = commands.add_parser("predict", help="the predictions of a run for images and videos: pictures, JSON, CSV")
+    parser = commands.add_parser("predict", help="predict images and videos with a run: pictures, JSON, CSV")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("images", type=Path, nargs="*", metavar="IMAGE", help="images, folders of them, or videos")
-    parser.add_argument("--camera", metavar="DEVICE", help="frames of a camera, such as /dev/video0, until Ctrl-C")
-    parser.add_argument("--frames", type=int, metavar="COUNT", help="of a video or camera, so many at most")
+    parser.add_argument("images", type=Path, nargs="*", metavar="IMAGE", help="images, folders of images, or videos")
     parser.add_argument(
-        "--beside", type=Path, action="append", default=[], metavar="RUN", help="draw another run's predictions beside"
+        "--camera", metavar="DEVICE", help="predict frames of a camera, such as /dev/video0, until Ctrl-C"
+    )
+    parser.add_argument("--frames", type=int, metavar="COUNT", help="maximum number of frames of a video or camera")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="also draw the predictions of another run",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="for the pictures; by default RUN/predictions, or RUN/comparisons with --beside",
+        help="where to write pictures; by default RUN/predictions, or RUN/comparisons with --beside",
     )
-    parser.add_argument("--force", action="store_true", help="replace pictures and files that are there already")
-    parser.add_argument("--no-pictures", action="store_true", help="print and write results, draw nothing")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="detectors: objects in COCO's result format")
+    parser.add_argument("--force", action="store_true", help="replace existing pictures and files")
+    parser.add_argument("--no-pictures", action="store_true", help="write no pictures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="detectors: write objects in COCO's result format")
     parser.add_argument(
         "--annotations",
         type=Path,
         metavar="FILE",
-        help="a COCO file that gives the image ids for --json; without it, an image_id is the name of the file",
+        help="COCO file with the image ids for --json; without it, image_id is the path of the image",
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each object or category")
-    parser.add_argument("--batch-size", type=int, default=1, metavar="COUNT", help="images at once, by default 1")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each object or category")
+    parser.add_argument("--batch-size", type=int, default=1, metavar="COUNT", help="images per batch, by default 1")
+    parser.add_argument("--threshold", type=float, metavar="SCORE", help="minimum score; by default that of the recipe")
     parser.add_argument(
-        "--threshold", type=float, metavar="SCORE", help="the least score; by default that of the recipe"
+        "--limit", type=int, metavar="COUNT", help="detectors: maximum number of objects to draw, by default 30"
     )
-    parser.add_argument("--limit", type=int, metavar="COUNT", help="detectors: draw so many at most, by default 30")
-    parser.add_argument("--device", help="such as cuda; by default a GPU if there is one")
-    parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a field of the recipe")
+    parser.add_argument("--device", help="device, such as cuda; by default a GPU if there is one")
     parser.add_argument(
-        "--recipe", metavar="NAME", help="a recipe of your own module, for a run that was made of parts of your own"
+        "--set", action="append", default=[], metavar="a.b=value", help="change a setting of the recipe"
     )
+    parser.add_argument("--recipe", metavar="NAME", help="recipe in your own module, for a run with your own parts")
     parser.set_defaults(function=predict, parser=parser)
 
 

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad recipes [--check [RECIPE…]]`."""
-    parser = commands.add_parser("recipes", help="what can be trained, with the table of the paper it belongs to")
+    parser = commands.add_parser("recipes", help="list what can be trained, with the paper's tables")
     parser.add_argument(
         "--check",
         nargs="*",
         metavar="RECIPE",
-        help="build, and train for two steps on generated data, every row of these recipes; without names, of all the "
+        help="build every row of these recipes and train it for two steps on generated data; without names, of all the "
         "recipes of the paper's tables",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=value", help="as in train; method=NAME checks that row alone"
+        "--set", action="append", default=[], metavar="a.b=value", help="as in train; method=NAME checks only that row"
     )
     parser.set_defaults(function=list_recipes)
 
@@ -43,7 +43,7 @@ def list_recipes(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     print(f"{'recipe':{widths[0]}}  {'table of the paper':{widths[1]}}")
     for name, function in functions.items():
         print(f"{name:{widths[0]}}  {tables[name]:{widths[1]}}  {(function.__doc__ or '').splitlines()[0]}")
-    print("\nRows of the tables, by --set method=NAME:")
+    print("\nMethods of each recipe, by --set method=NAME:")
     for methods, recipes in _recipes_by_methods({name: rows_of_recipe(name) for name in functions}).items():
         print(f"  {', '.join(methods)}\n      {', '.join(recipes)}")
 

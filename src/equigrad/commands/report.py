@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad report RUN…`."""
-    parser = commands.add_parser("report", help="one HTML page comparing runs")
+    parser = commands.add_parser("report", help="compare runs on one HTML page")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs; the first is the baseline")
     parser.add_argument(
-        "--output", type=Path, default=Path("report.html"), metavar="FILE", help="report.html if not given"
+        "--output", type=Path, default=Path("report.html"), metavar="FILE", help="the page; by default report.html"
     )
     parser.add_argument(
         "--no-images", action="store_true", help="leave out test images, for readers who may not see them"

@@ -22,28 +22,35 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """`equigrad table [NAME]`."""
     parser = commands.add_parser(
         "table",
-        help="a table of the paper: published beside ours; without NAME, all with their state",
+        help="make a table of the paper with our numbers; without NAME, list all tables",
         description="Train the missing rows of a table of the paper, and write it as Markdown, CSV and a page. "
         "If it is stopped, the same command continues; rows that tables share are trained once.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="label of the table in the paper, or `all`")
-    parser.add_argument("--scale", choices=("mini", "full"), default="mini", help="glyphs on a CPU, or the real thing")
-    parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="trainings of each row (1)")
-    parser.add_argument("--rows", metavar="LABEL,…", help="only rows of these labels or methods")
-    parser.add_argument("--jobs", type=positive, metavar="N", help="trainings at a time; mini: one for each core")
+    parser.add_argument(
+        "--scale",
+        choices=("mini", "full"),
+        default="mini",
+        help="generated glyphs on a CPU, or the paper's data and models",
+    )
+    parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="number of trainings per row (1)")
+    parser.add_argument("--rows", metavar="LABEL,…", help="only rows with these labels or methods")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="parallel trainings; mini: one per core")
     parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=value", help="change a setting of all rows, such as paths"
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs/tables"), help="for runs and tables (runs/tables)")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="for the tables alone (beside the runs)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/tables"), help="where runs and tables are written (runs/tables)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where tables are written (beside the runs)")
     parser.add_argument(
         "--merge",
         type=Path,
         metavar="FOLDER",
-        help="count what tables written there have (their CSV): not trained again",
+        help="also count the runs in the tables there (their CSV files)",
     )
-    parser.add_argument("--collate", action="store_true", help="train nothing: write the table of what is there")
-    parser.add_argument("--dry-run", action="store_true", help="say what is needed and how long it takes, and stop")
+    parser.add_argument("--collate", action="store_true", help="train nothing, write the table of the finished runs")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is needed and how long it takes")
     parser.set_defaults(function=table)
 
 

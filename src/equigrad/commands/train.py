@@ -19,7 +19,7 @@ from equigrad.terminal import metric_line
 
 
 class _Flag(NamedTuple):
-    """One of the usual settings, with a flag of its own."""
+    """A common setting with its own flag."""
 
     assignments: tuple[str, ...]  # what it stands for
     kind: Callable[[str], Any]
@@ -31,20 +31,20 @@ _FLAGS = {
     "epochs": _Flag(("training.schedule.epochs={}", "training.schedule.steps=none"), float, "how long to train"),
     "batch_size": _Flag(("training.batch_size={}",), int, "samples of one optimiser step, over all processes"),
     "lr": _Flag(("training.optimizer.lr={}",), float, "base learning rate"),
-    "seed": _Flag(("training.seed={}",), int, "of the start, the order and the augmentation"),
+    "seed": _Flag(("training.seed={}",), int, "random seed of weights, order and augmentation"),
     "init": _Flag(("init={}",), str, "start from a weight file, or from the folder of an earlier run"),
     "device": _Flag(("device={}",), str, "where to run", ("auto", "cpu", "cuda", "mps")),
-    "precision": _Flag(("precision={}",), str, "of the arithmetic", ("32", "bf16", "fp16")),
+    "precision": _Flag(("precision={}",), str, "floating-point precision", ("32", "bf16", "fp16")),
     "workers": _Flag(("training.num_workers={}",), int, "processes that read data"),
 }
 
 _CHOICES = {
-    "method": "loss and what belongs to it",
+    "method": "loss, with what belongs to it, such as sampler or second stage",
     "backbone": "lite0, resnet50, resnet101 or timm:NAME",
     "detector": "atss, faster_rcnn, mask_rcnn, retinanet, fcos or yolox_s",
     "segmenter": "deeplabv3plus or pspnet",
-    "image_size": "in pixels: the side that a classifier sees, else the shorter side",
-    "frozen": "what is not trained: none, lower or backbone; classifiers choose by themselves (auto)",
+    "image_size": "pixels: side of a classifier's input, otherwise the shorter side",
+    "frozen": "what is not trained: none, lower or backbone; default of classifiers: auto",
 }
 """Arguments that the functions of some recipes have; `equigrad train RECIPE --help` lists what each accepts."""
 
@@ -53,8 +53,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """`equigrad train RECIPE`."""
     parser = commands.add_parser(
         "train",
-        help="train a recipe, on one process or under torchrun",
-        description="Train a recipe. `equigrad train RECIPE --help` lists every setting of it.",
+        help="train a recipe, in one process or under torchrun",
+        description="Train a recipe. `equigrad train RECIPE --help` lists its settings.",
         add_help=False,
     )
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="module:function, see `equigrad recipes`")
@@ -62,22 +62,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     # Two names, because torchrun takes --run for an abbreviation of an option of its own.
     parser.add_argument("--run", "--folder", type=Path, help="the run folder; by default runs/MODULE_FUNCTION")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=value", help="change a setting")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run folder")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint of the run folder")
     add_flags(parser)
     parser.set_defaults(function=train, parser=parser)
 
 
 def add_flags(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """The plain flags of the usual settings, for `flag_assignments`; those left out are None."""
+    """The flags of the common settings, for `flag_assignments`; those not given are None."""
     parser.set_defaults(**dict.fromkeys(without))
     for name, flag in _FLAGS.items():
         metavar = None if flag.choices else name.upper()
         option = f"--{name.replace('_', '-')}"
         if name not in without:
             parser.add_argument(option, type=flag.kind, choices=flag.choices, metavar=metavar, help=flag.text)
-    chosen = parser.add_argument_group(
-        "choices, where the recipe has them: all recipes of own_data, methods also others"
-    )
+    chosen = parser.add_argument_group("choices of own_data recipes (--method also of others)")
     for name, text in _CHOICES.items():
         if name not in without:
             chosen.add_argument(f"--{name.replace('_', '-')}", metavar=name.upper(), help=text)
@@ -185,7 +183,7 @@ def settings_text(name: str, assignments: Sequence[str]) -> str:
     parameters = inspect.signature(function).parameters
     chosen = [choice for choice in _CHOICES if choice in parameters]
     flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, *chosen))
-    lines += ["", *textwrap.wrap(f"The usual settings have flags of their own: {flags}.", width)]
+    lines += ["", *textwrap.wrap(f"The common settings have their own flags: {flags}.", width)]
     if parameters:
         lines += ["", "arguments of the recipe"]
     texts = argument_texts(function)

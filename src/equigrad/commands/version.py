@@ -8,7 +8,7 @@ class ShowVersion(argparse.Action):
     """Prints the versions and the kernels in use, and ends."""
 
     def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="versions, and what computes the losses here")
+        super().__init__(option_strings, dest, nargs=0, help="show versions, and which code computes the losses here")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Answer without reading the rest of the command."""

@@ -36,7 +36,7 @@ class Video:
 
     Args:
         name: in messages.
-        container: of PyAV.
+        container: PyAV's container.
     """
 
     name: str

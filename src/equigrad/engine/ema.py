@@ -20,7 +20,7 @@ class Ema:
     """Exponential moving average of the weights.
 
     Args:
-        decay: share of the average that survives an update, in the long run.
+        decay: share of the average that each update keeps, in the long run.
         ramp: the decay of update t is `decay * (1 - exp(-t / ramp))`, so that early
             weights lose their influence quickly.
     """

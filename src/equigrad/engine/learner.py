@@ -35,7 +35,7 @@ class Learner:
     Args:
         fabric: from `launch`.
         model: `model(images, targets)` gives a dictionary of losses. Changed in place.
-        settings: of the training.
+        settings: settings of the training.
         num_classes: C of its losses, to record which samples they win; None records nothing.
     """
 
@@ -106,7 +106,7 @@ class Learner:
         return {"normalizer": torch.where(total > 0, total, 1.0) / num_parts}
 
     def gradient_exchange(self, is_last: bool) -> AbstractContextManager[Any]:
-        """For the backward of a micro-batch: ranks exchange gradients once a step, with the last one."""
+        """For the backward of a micro-batch: ranks exchange gradients once per step, with the last one."""
         alone = is_last or self.fabric.world_size == 1
         return nullcontext() if alone else self.fabric.no_backward_sync(self.wrapped)
 

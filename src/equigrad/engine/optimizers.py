@@ -26,7 +26,7 @@ class ParameterRule:
     Args:
         pattern: start of the path; see the module.
         lr: factor of the learning rate.
-        weight_decay: factor of the weight decay, on norms and biases too; None leaves it as it is.
+        weight_decay: factor of the weight decay, on norms and biases too; None does not change it.
     """
 
     pattern: str
@@ -40,12 +40,12 @@ class SGD:
 
     Args:
         lr: base learning rate, at the batch size of the settings.
-        momentum: of the gradient.
-        nesterov: look ahead along the momentum.
-        weight_decay: of all weights.
-        decay_norm_and_bias: False spares normalisation layers and biases.
-        fused: update all parameters in one kernel, which is faster on a GPU and rounds otherwise.
-        rules: exceptions by path.
+        momentum: momentum factor.
+        nesterov: use Nesterov momentum.
+        weight_decay: weight decay of all weights.
+        decay_norm_and_bias: whether weight decay also applies to normalisation layers and biases.
+        fused: update all parameters in one kernel: faster on a GPU, with other rounding.
+        rules: other learning rates or weight decay for parts of the model.
     """
 
     lr: float
@@ -69,12 +69,12 @@ class AdamW:
 
     Args:
         lr: base learning rate, at the batch size of the settings.
-        betas: decay of the two moments.
+        betas: decay rates of the two moments.
         eps: added to the root of the second moment.
-        weight_decay: of all weights.
-        decay_norm_and_bias: False spares normalisation layers and biases.
-        fused: update all parameters in one kernel, which is faster on a GPU and rounds otherwise.
-        rules: exceptions by path.
+        weight_decay: weight decay of all weights.
+        decay_norm_and_bias: whether weight decay also applies to normalisation layers and biases.
+        fused: update all parameters in one kernel: faster on a GPU, with other rounding.
+        rules: other learning rates or weight decay for parts of the model.
     """
 
     lr: float

@@ -31,8 +31,8 @@ def run_lock(folder: Path, command: Sequence[str]) -> Iterator[None]:
     Where the file system has no locks, a line on stderr says so and the work goes on.
 
     Args:
-        folder: of the run.
-        command: of this process, for the message that others get.
+        folder: the run folder.
+        command: command of this process, for the message to other processes.
 
     Raises:
         EngineError: another process holds the folder, and which one.

@@ -56,11 +56,11 @@ def _what_is_there(folder: Path) -> str:
 
 
 class RunLog:
-    """Writes the numbers of a run; a resumed run goes on as if nothing had been logged after its checkpoint.
+    """Writes the numbers of a run; a resumed run continues as if nothing had been logged after its checkpoint.
 
     Args:
-        folder: of the run; exists.
-        step: of the checkpoint the run goes on from, 0 for a new one.
+        folder: the run folder, which exists.
+        step: step of the checkpoint from which the run continues, 0 for a new run.
         keeps_last_line: False drops the line of that step too, which will be written again.
         expected: `content` of the log when the checkpoint was written, if it is known.
         warn: called with one line about what a damaged file has lost.
@@ -132,8 +132,8 @@ def write_recipe(
     """Describe the run in `recipe.json`; a resumed run adds its start to the file.
 
     Args:
-        folder: of the run.
-        settings: of the training, which are written if `recipe` has no settings of the whole run.
+        folder: the run folder.
+        settings: settings of the training, which are written if `recipe` has no settings of the whole run.
         recipe: more about the run, as plain data.
         command: how it was started.
         step: it starts from.

@@ -21,7 +21,7 @@ WarmupShape = Literal["linear", "quadratic", "constant"]
 
 @dataclass(frozen=True)
 class Constant:
-    """The learning rate stays as it is after the warm-up."""
+    """The learning rate is constant after the warm-up."""
 
     def factor(self, step: int, steps_per_epoch: int, total: int, warmup: int) -> float:
         """1 at every step."""
@@ -37,9 +37,9 @@ class MultiStep:
     """Multiply by `gamma` at every milestone.
 
     Args:
-        milestones: ascending, in `unit`.
+        milestones: when the rate changes, ascending, in `unit`.
         gamma: factor of each milestone.
-        unit: of the milestones, "epochs" or "steps".
+        unit: unit of the milestones, "epochs" or "steps".
     """
 
     milestones: tuple[float, ...]
@@ -66,10 +66,10 @@ class Cosine:
     """Half a cosine from 1 to `floor`.
 
     Args:
-        floor: share of the base learning rate at the end.
-        per: "step" falls at every step, "epoch" at the start of every epoch.
-        tail_epochs: last epochs that stay at the floor.
-        after_warmup: the cosine begins where the warm-up ends (YOLOX), not under it.
+        floor: final learning rate, as a share of the base rate.
+        per: when the rate changes: at every "step", or at the start of every "epoch".
+        tail_epochs: number of last epochs at the floor.
+        after_warmup: whether the cosine begins at the end of the warm-up (YOLOX) instead of at its start.
     """
 
     floor: float = 0.0
@@ -103,8 +103,8 @@ class Poly:
     """(1 - x)^power from 1 to `floor`, x the share of the steps taken.
 
     Args:
-        power: of the polynomial.
-        floor: share of the base learning rate at the end.
+        power: exponent of the polynomial.
+        floor: final learning rate, as a share of the base rate.
     """
 
     power: float = 0.9
@@ -137,10 +137,10 @@ class Warmup:
     """A gentle start: the factor grows from `start` to 1 and multiplies the decay.
 
     Args:
-        length: in `unit`; 0 for none.
-        unit: of the length, "steps", "epochs" or "share" (of the whole training, 0.1 is a tenth of it).
+        length: length of the warm-up, in `unit`; 0 for none.
+        unit: unit of the length: "steps", "epochs", or "share" of the whole training (0.1 is a tenth).
         shape: "linear", "quadratic", or "constant" (stays at `start`, then jumps).
-        start: factor of the first step.
+        start: factor of the learning rate in the first step.
     """
 
     length: float = 0.0
@@ -177,11 +177,11 @@ class Warmup:
 
 @dataclass(frozen=True)
 class EnoughSteps:
-    """A least number of epochs and of steps: with few samples more epochs are trained, because each has few steps.
+    """Minimum numbers of epochs and of steps: with few samples more epochs are trained, because each has few steps.
 
     Args:
-        min_epochs: least number of epochs, which decides with many samples.
-        min_steps: least number of steps, which decides with few samples, rounded up to whole epochs.
+        min_epochs: minimum number of epochs; with many samples, the length is this.
+        min_steps: minimum number of steps, rounded up to whole epochs; with few samples, the length is this.
     """
 
     min_epochs: int
@@ -205,11 +205,11 @@ class Schedule:
     """Length of the training and course of the learning rate.
 
     Args:
-        epochs: length in epochs; none if it is given in steps, or follows from `length`.
-        steps: length in steps; none if it is given in epochs, or follows from `length`.
-        length: by the number of samples; what `epochs` or `steps` say comes first.
-        decay: `Constant`, `MultiStep`, `Cosine` or `Poly`.
-        warmup: multiplies the decay; none by default.
+        epochs: length in epochs; none if it is given in steps, or by `length`.
+        steps: length in steps; none if it is given in epochs, or by `length`.
+        length: length from the number of samples; `epochs` or `steps` override it.
+        decay: course of the learning rate: `Constant`, `MultiStep`, `Cosine` or `Poly`.
+        warmup: slow start, which multiplies the decay; none by default.
     """
 
     epochs: float | None = None

@@ -13,31 +13,31 @@ class TrainSettings:
     """How to train; model and data are arguments of `train` and `Training`.
 
     Args:
-        optimizer: `SGD` or `AdamW`.
-        schedule: length and learning rate.
+        optimizer: the optimiser, `SGD` or `AdamW`.
+        schedule: length of the training and course of the learning rate.
         batch_size: samples of one optimiser step, over all ranks and micro-batches. The last batch of an epoch is
             smaller, or left out if the sampler has `drop_last`.
-        accumulate: micro-batches that a rank computes its share of the batch in, to save memory. The gradient and the
-            statistics are those of the joined batch; `docs/exactness.md` says where they cannot be, as in detectors.
-        max_grad_norm: gradients are scaled down to this norm.
-        ema: keep averaged weights beside the weights; they are evaluated.
-        frozen: paths of parts that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.
-        sync_batch_norm: batch norm over the batches of all ranks, on CUDA devices; torch has none for others.
-        average_batch_norm: batch norm of each rank over its own batches, with running means and variances that are
-            averaged over ranks for evaluations and checkpoints; without either they are those of the first rank.
-        channels_last: memory layout of model and images.
+        accumulate: micro-batches into which a rank divides its share of the batch, to save memory. Gradient and
+            statistics are those of the joined batch; `docs/exactness.md` lists the exceptions, such as detectors.
+        max_grad_norm: clip the norm of the gradient to this value.
+        ema: also keep an average of the weights, and evaluate that.
+        frozen: parts of the model that are not trained and stay in evaluation mode; patterns as in `ParameterRule`.
+        sync_batch_norm: batch norm over the batches of all ranks; on CUDA devices only.
+        average_batch_norm: batch norm over each rank's own batches, with running means and variances averaged over
+            ranks for evaluations and checkpoints. Without either setting those of the first rank are used.
+        channels_last: use the channels-last memory layout for model and images.
         compile: use `torch.compile`.
         num_workers: processes that read data, per rank.
-        prefetch: batches that each of them reads ahead.
-        on_error: what to do about a sample that cannot be read: "stop" or "skip".
-        seed: of augmentation and dropout.
+        prefetch: batches that each of these processes reads ahead.
+        on_error: what to do with a sample that cannot be read: "stop" or "skip".
+        seed: random seed of augmentation and dropout.
         log_every: steps between two lines of the log.
-        checkpoint_every: steps between two checkpoints; none is an epoch, several where `schedule.length` adds epochs.
-        keep_checkpoints: how many of them stay.
-        keep_best: also keep that of the best evaluation, by the first metric, as `checkpoints/best.pt`.
-        statistics_every: steps between two snapshots of the gradient statistics; None is 50 in the run.
-        evaluate_every: epochs between two evaluations, more where `schedule.length` adds epochs; there is always one at
-            the end, and with none only that one.
+        checkpoint_every: steps between two checkpoints; none is an epoch, or several if `schedule.length` adds epochs.
+        keep_checkpoints: how many of the newest checkpoints are kept.
+        keep_best: also keep the checkpoint of the best evaluation, by the first metric, as `checkpoints/best.pt`.
+        statistics_every: steps between two snapshots of the gradient statistics; None makes 50 snapshots in the run.
+        evaluate_every: epochs between two evaluations, more if `schedule.length` adds epochs. There is always one at
+            the end; with none, only that one.
     """
 
     optimizer: SGD | AdamW
@@ -77,6 +77,6 @@ class TrainSettings:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what is not above zero."""
+    """Raise an error unless the value is above zero."""
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}")

@@ -50,7 +50,7 @@ class StatisticsHistory:
     """Snapshots of all gradient statistics of a model, kept in one file that is replaced as a whole.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         last_step: step of the checkpoint that the run goes on from; later snapshots are dropped.
         warn: called with one line about a file that cannot be read; the history then starts again.
     """

@@ -71,7 +71,7 @@ class TrainResult:
 
     step: int
     total_steps: int
-    interrupted: bool  # by a signal; `resume=True` goes on
+    interrupted: bool  # by a signal; `resume=True` continues
     skipped: dict[str, int]  # samples this rank could not read, and how often
     evaluation: dict[str, float]  # the last one
 
@@ -87,9 +87,9 @@ class Training:
         sampler: order of the indices, seeded and resumable, built for this rank after `launch`.
         settings: how to train.
         run_folder: new or empty, unless resumed.
-        resume: go on from the last checkpoint; without any, from the beginning.
+        resume: continue from the last checkpoint, or start if there is none.
         collate: from a list of items to `(images, targets)`.
-        sample_name: from an index to what messages call the sample, as a rule its file.
+        sample_name: from an index to the sample's name in messages, usually its file.
         evaluates: stop for evaluations; without them `run_to_evaluation` trains to the end.
         num_classes: C of the model's losses, to record which training samples each category wins; None does not.
         recipe: what `recipe.json` says besides the settings.
@@ -173,7 +173,7 @@ class Training:
             resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
             doing = " during the evaluation" if self._is_evaluating else ""
             last = "" if error is None else f"; {self._last_checkpoint()}"
-            self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to go on: {resumption}")
+            self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to continue: {resumption}")
         if error is None and self.skipped:
             self.reporter.say(f"skipped {sum(self.skipped.values())} times: {counted(self.skipped)}")
         self._open.__exit__(kind, error, trace)
@@ -235,8 +235,8 @@ class Training:
         """Write the metrics of the evaluation that was due; every rank must call.
 
         Args:
-            metrics: of the whole test set; empty if only a part of it was evaluated.
-            check: of a fixed part of it, for runs that evaluate the whole only at the end. The best is chosen by them.
+            metrics: metrics of the whole test set; empty if only a part of it was evaluated.
+            check: metrics of a fixed part of it, for runs that evaluate all only at the end; they choose the best.
         """
         self.evaluation = {name: float(value) for name, value in metrics.items()}
         self.evaluation_pending = False

@@ -92,8 +92,8 @@ class DenseLoss(HeadLoss):
         states = [part for part in self.modules() if isinstance(part, BatchedState)]
         if self.training and torch.is_grad_enabled() and not all(part.is_open for part in states):
             raise RuntimeError(
-                "every level would be a batch of its own: add custom_hooks=[dict(type='EquigradBatchPerStep')] to the "
-                "configuration, or say `with equigrad.one_batch(model):` around a step of your own loop"
+                "every level would be a separate batch: add custom_hooks=[dict(type='EquigradBatchPerStep')] to the "
+                "configuration, or use `with equigrad.one_batch(model):` around a step of your own loop"
             )
         return super().forward(*arguments, **options)
 

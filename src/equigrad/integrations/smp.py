@@ -10,7 +10,7 @@ class MaskLoss(nn.Module):
         loss = criterion(model(images), masks)
 
     Args:
-        loss: of C categories; its `ignore_index` is the value of unlabelled pixels, 255 in most data sets.
+        loss: a loss of C categories; its `ignore_index` is the value of unlabelled pixels, 255 in most data sets.
     """
 
     def __init__(self, loss: nn.Module) -> None:

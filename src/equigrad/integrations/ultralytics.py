@@ -108,8 +108,8 @@ class Equalizer(nn.Module):
         """Read the statistics of a training, such as those that several GPUs have written."""
         if not file.exists():
             raise FileNotFoundError(
-                f"{file}: the statistics of the loss are missing, which equalize writes beside each checkpoint; copy "
-                "the file there, or start a new training"
+                f"{file}: no statistics of the loss; equalize writes this file beside each checkpoint: copy it "
+                "there, or start a new training"
             )
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)

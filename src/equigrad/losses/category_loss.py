@@ -19,7 +19,7 @@ class ReductionOptions(TypedDict):
 
 
 class CategoryLoss(ExactModule):
-    """The base of every loss of logits (N, C, ...) against labels, with labels, reductions and errors that all share.
+    """Base class of all losses of logits (N, C, ...) against labels: common labels, reductions and errors.
 
     Args:
         reduction: "mean" sums over categories and takes the mean over counted samples; "sum" does not divide; "none"

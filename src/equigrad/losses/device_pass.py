@@ -30,7 +30,7 @@ def finish(logits: Tensor, device_pass: Pass, *, is_divided: bool, message: str)
         logits: (N, C, ...).
         device_pass: that is set up for them.
         is_divided: whether the loss is divided by something.
-        message: of the error if a label, target or quality is out of range, or a normalizer is not above 0.
+        message: error message if a label, target or quality is out of range, or a normalizer is not above 0.
     """
     result: PassResult = device_pass.run()
     if logits.device.type == "cpu":  # in Triton's interpreter

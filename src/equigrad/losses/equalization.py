@@ -33,7 +33,7 @@ class EqualizationLoss(CategoryLoss):
     """The base of a loss that owns the gradient statistics it reads.
 
     A subclass derives its weights from `self.statistics` in `category_weights`, computes its loss with a function of
-    `equigrad.losses.functional`, and hands the gradient sums that come with it to `record`.
+    `equigrad.losses.functional`, and passes the gradient sums that come with it to `record`.
 
     Args:
         num_classes: C, without background.
@@ -76,8 +76,8 @@ class SigmoidEqualizationLoss(EqualizationLoss):
 
     Args:
         num_classes: C, without background.
-        positive_boost: alpha, the largest extra weight of a positive sample. The paper does not give it; 4 is what its
-            code uses on LVIS and OpenImages.
+        positive_boost: alpha, the largest extra weight of a positive sample. The paper does not give it; its code
+            uses 4 on LVIS and OpenImages.
         mapping: f, from gradient ratio to negative weight: "sigmoid", "linear", "square", "sqrt" or a callable. The
             result is clipped to [0, 1].
         steepness: gamma of the sigmoid mapping.
@@ -180,9 +180,9 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
 
     Args:
         num_classes: C.
-        prior_power: pi, the degree of calibration. The paper does not give it; 1 is what its code uses.
-        prior_floor: the least G a category is taken to have, so that an unseen one has a finite margin.
-        indicator: what is taken as the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
+        prior_power: pi, the degree of calibration. The paper does not give it; its code uses 1.
+        prior_floor: minimum G of a category, so that an unseen one has a finite margin.
+        indicator: which value is the prior: "positive" (G_j^pos), "negative" (G_j^neg) or "ratio" (G_j).
         label_smoothing: epsilon in [0, 1); as in `torch.nn.CrossEntropyLoss`.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
@@ -408,7 +408,7 @@ def modulation(statistics: GradientStatistics, base_focus: float, focus_scale: f
 
 
 def check_balance(positive_balance: float | None) -> None:
-    """Refuse an alpha_t that is not within [0, 1]."""
+    """Raise an error unless alpha_t is in [0, 1]."""
     if positive_balance is not None:
         check_number("positive_balance", positive_balance)
         if positive_balance > 1:

@@ -84,7 +84,7 @@ def binary_cross_entropy(
         focus_positives: False leaves positive entries without |y' - p|^gamma.
         constant_weight: |y' - p|^gamma is a constant of the step, and not differentiated.
         foreground_weight: times r_j, on the negative entries of samples that have a category.
-        weight: of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
+        weight: weight of a sample with all its entries, by its category; see `BinaryCrossEntropyLoss`.
         margin: m_j, of p = sigmoid(s z + m).
         scale: s.
         reduction: D is the number of counted samples ("mean") or 1 ("sum").

@@ -100,7 +100,7 @@ class GroupedSoftmaxLoss(CategoryLoss):
         others_ratio: beta, others for each of a group's own samples; None uses all.
         background: False, for classification, leaves the background group out and refuses BACKGROUND. With True labels
             without background are fine too.
-        seed: of the random others; they depend on it and on the number of calls so far, which is saved with the model.
+        seed: seed of the random others, with the number of calls so far, which is saved with the model.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

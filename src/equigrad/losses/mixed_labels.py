@@ -8,12 +8,12 @@ from equigrad.losses.inputs import check_values
 
 
 def mixed_labels(first: Tensor, second: Tensor, share: Tensor | float, num_classes: int) -> Tensor:
-    """Soft labels of samples that mixup or cutmix made from two, (N, C, ...) float32.
+    """Soft labels, (N, C, ...) float32, of samples that mixup or cutmix made from two others.
 
         images = share * images + (1 - share) * images.flip(0)
         loss = criterion(model(images), equigrad.mixed_labels(labels, labels.flip(0), share, num_classes))
 
-    A loss of soft labels knows the shares, and so do its statistics. Two calls with one label each, weighted outside,
+    A loss of soft labels uses the shares, also in its statistics. Two calls with one label each, weighted outside,
     would record both gradients in full.
 
     Args:

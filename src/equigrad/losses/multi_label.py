@@ -81,7 +81,7 @@ class BinaryCrossEntropyLoss(CategoryLoss):
 
 
 class FocalLoss(CategoryLoss):
-    r"""Focal loss: entries that are right already count less. EFL without statistics.
+    r"""Focal loss: well-classified entries count less. EFL without statistics.
 
     $$ FL(p_t) = -\alpha_t (1 - p_t)^\gamma \log p_t $$
 
@@ -142,7 +142,7 @@ class FocalLoss(CategoryLoss):
 
 
 class QualityFocalLoss(CategoryLoss):
-    r"""Quality focal loss: a positive's target is its quality, as a rule the IoU of its box. EQFL without statistics.
+    r"""Quality focal loss: a positive's target is its quality, usually the IoU of its box. EQFL without statistics.
 
     $$ QFL(p) = |y' - p|^\gamma \, BCE(p, y') $$
 
@@ -279,7 +279,7 @@ class FocalEqualizationLoss(SigmoidEqualizationLoss):
 
 
 class GradientBlockingLoss(CategoryLoss):
-    r"""Grad-Blocking (EQL v1): samples of other categories give rare ones no negative gradient.
+    r"""Grad-Blocking (EQL v1): rare categories get no negative gradient from samples of other categories.
 
     $$ L = \frac{1}{N} \sum_{i,j} w_i^j \, BCE(p_i^j, y_i^j), \quad w_i^j = 1 - E_i \, T(f_j < \lambda) (1 - y_i^j) $$
 
@@ -339,7 +339,7 @@ class FederatedLoss(CategoryLoss):
 
     $$ L = \frac{1}{N} \sum_i \sum_{j \in S} BCE(p_i^j, y_i^j) $$
 
-    In a federated data set an image is annotated for some categories only, so most negatives are not known to be any.
+    In a federated data set an image is annotated for some categories only, so most negatives are unverified.
     S holds the categories of the batch and, if they are fewer than `num_sampled`, others drawn without replacement with
     a probability in proportion to n_j^power. With `torch.distributed` the categories of the batch are those of all
     ranks (one collective of C numbers) and all ranks draw the same, so that they share one S. The random numbers
@@ -349,10 +349,10 @@ class FederatedLoss(CategoryLoss):
     Zhou, Koltun, Krähenbühl: Probabilistic Two-Stage Detection. arXiv 2103.07461, 2021 (its LVIS model).
 
     Args:
-        category_counts: n_j, C of them, as a rule of images. A category without samples is never drawn.
-        num_sampled: the least size of S, if so many categories have samples.
-        power: of the counts.
-        seed: of the random numbers; the same on all ranks.
+        category_counts: n_j, C of them, usually image counts. A category without samples is never drawn.
+        num_sampled: minimum size of S, if enough categories have samples.
+        power: power of the counts.
+        seed: seed of the random numbers; the same on all ranks.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

@@ -1,4 +1,4 @@
-"""Losses with one category a sample that are compared with Softmax-EQL.
+"""Losses with one category per sample that are compared with Softmax-EQL.
 
 All are cross-entropies with another margin, scale or weight. A softmax has no background: label such samples IGNORE, or
 wrap the loss in `WithObjectness`. Where the formula allows it, labels may be soft: probabilities of the logits' shape.
@@ -91,7 +91,7 @@ class CrossEntropyLoss(SingleLabelLoss):
         """Weights of the samples that count; 1 if none does, so that the loss is 0."""
         assert self.weight is not None
         if labels.is_floating_point():
-            raise ValueError("weighted_mean takes one label a sample, not probabilities")
+            raise ValueError("weighted_mean takes one label per sample, not probabilities")
         num_classes = len(self.weight)
         is_label = (labels >= 0) & (labels < num_classes) & (labels != self.ignore_index)
         total = self.weight.double()[labels.clamp(0, num_classes - 1).long()].mul(is_label).sum()
@@ -149,7 +149,7 @@ class MarginLoss(SingleLabelLoss):
 
 
 class BalancedSoftmaxLoss(MarginLoss):
-    r"""Balanced Softmax: every category weighs in the softmax by its training count.
+    r"""Balanced Softmax: the softmax weighs every category by its training count.
 
     $$ p_i^j = \frac{n_j e^{z_i^j}}{\sum_k n_k e^{z_i^k}} $$
 
@@ -265,14 +265,14 @@ class LADELoss(SingleLabelLoss):
 
 
 class SeesawLoss(SingleLabelLoss):
-    r"""Seesaw: the gradient that a sample gives to rarer categories is mitigated, that to confused ones compensated.
+    r"""Seesaw: samples push rarer categories down less, and categories they are confused with more.
 
     $$ L = -\frac{1}{N} \sum_i \log \frac{e^{z_i^y}}{\sum_j M_{yj} S_i^j e^{z_i^j}} $$
     $$ M_{yj} = \min(1, n_j / n_y)^p, \quad S_i^j = \max(1, \sigma_i^j / \max(\sigma_i^y, 0.01))^q $$
 
     sigma is the softmax of z; M and S are constants of the step. n_j are the samples of category j so far, the current
     batch included and at least 1. They are gathered in training only and summed over ranks, so that N ranks hold what
-    one rank would (the published code keeps them for each GPU apart). For detection wrap the loss in `WithObjectness`.
+    one rank would (the published code keeps them per GPU). For detection wrap the loss in `WithObjectness`.
 
     Wang, Zhang, Zang, Cao, Pang, Gong, Chen, Liu, Loy, Lin: Seesaw Loss for Long-Tailed Instance Segmentation.
     CVPR 2021.
@@ -358,9 +358,9 @@ class LDAMLoss(SingleLabelLoss, BatchedState):
         category_counts: n_j, C of them. A category without samples counts as if it had one.
         max_margin: Delta, the margin of the rarest category.
         scale: s.
-        deferral: training steps before the weights set in, in the paper 80 % of the training; None never weights. A
+        deferral: training steps before the weights apply, in the paper 80 % of the training; None never weights. A
             step is a call in training mode, or a `one_batch`. The steps so far are saved with the model.
-        beta: of `effective_number_weights`.
+        beta: beta of `effective_number_weights`.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """

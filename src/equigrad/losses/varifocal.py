@@ -11,7 +11,7 @@ from equigrad.losses.operators import as_operator, held
 
 
 class VarifocalLoss(CategoryLoss):
-    r"""Varifocal loss: a positive weighs its quality, a negative as much as it is wrong.
+    r"""Varifocal loss: positives are weighted by their quality, negatives by their probability.
 
     $$ VFL(p) = y' \, BCE(p, y') \text{ (positive)}, \quad -\alpha p^\gamma \log(1 - p) \text{ (negative)} $$
 
@@ -21,7 +21,7 @@ class VarifocalLoss(CategoryLoss):
         focus: gamma.
         negative_balance: alpha.
         constant_weight: True does not differentiate p^gamma, as in RT-DETR; VarifocalNet does.
-        quality_weight: False gives positives the weight 1 in place of y', as in the losses of DEIM and RF-DETR.
+        quality_weight: False gives positives weight 1 instead of y', as in the losses of DEIM and RF-DETR.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.
     """
@@ -97,10 +97,10 @@ class EqualizedVarifocalLoss(EqualizationLoss):
     Args:
         num_classes: C, without background.
         base_focus: gamma_b.
-        focus_scale: s, the largest extra focus; 0 is the varifocal loss that keeps the statistics.
+        focus_scale: s, the largest extra focus; 0 is the varifocal loss with statistics.
         negative_balance: alpha.
         constant_weight: True does not differentiate p^gamma, as in RT-DETR; VarifocalNet does.
-        quality_weight: False gives positives the weight 1 in place of y', as in the losses of DEIM and RF-DETR.
+        quality_weight: False gives positives weight 1 instead of y', as in the losses of DEIM and RF-DETR.
         half_life: steps after which a gradient counts half in the statistics; None never forgets.
         reduction: "mean", "sum" or "none"; see `CategoryLoss`.
         ignore_index: the label of samples that do not count.

@@ -83,7 +83,7 @@ def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> Named
     check_links(folder)
     content = read_recipe(folder)
     if content.get("recipe") != name:
-        raise EngineError(f"{folder} is a run of {content.get('recipe')}, which cannot go on as {name}")
+        raise EngineError(f"{folder} is a run of {content.get('recipe')}, which cannot continue as {name}")
     function = recipe_function(name)
     stored, arguments = _trained_recipe(folder, name), _stored_arguments(folder, function)
     given, fields = _split(function, assignments)
@@ -96,7 +96,7 @@ def resumed_recipe(folder: Path, name: str, assignments: Sequence[str]) -> Named
     for path, (old, new) in differences(stored, recipe).items():
         is_path = path.startswith("data.") and isinstance(new, Path)
         if not is_path and not any(path == allowed or path.startswith(f"{allowed}.") for allowed in MAY_CHANGE):
-            raise EngineError(f"{folder} was trained with {path}={old}, which cannot change to {new} when it goes on")
+            raise EngineError(f"{folder} was trained with {path}={old}, which cannot change to {new} when it continues")
     return NamedRecipe(name, [*_stored_assignments(folder), *assignments], arguments, recipe)
 
 
@@ -114,7 +114,7 @@ def changed_recipe(folder: Path, assignments: Sequence[str], own: str | None = N
     """The recipe of a run with other settings; arguments of its function only where it is a recipe of the package.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         assignments: what to change.
         own: name of the user's own recipe, for a run with parts that the package does not know. It is imported, which
             a name in a run folder never is.

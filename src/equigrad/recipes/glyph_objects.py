@@ -40,7 +40,7 @@ def one_stage(method: one_stage_methods.DenseMethodName = "efl") -> DetectionRec
 
 
 def mask_rcnn(method: two_stage_methods.RoIMethodName = "sigmoid_eql") -> DetectionRecipe:
-    """Mask R-CNN on a small pyramid, with few RoIs an image."""
+    """Mask R-CNN on a small pyramid, with few RoIs per image."""
     return DetectionRecipe(
         data=GlyphObjects(),
         preprocessing=_PREPROCESSING,

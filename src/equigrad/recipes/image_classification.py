@@ -85,7 +85,7 @@ def _training(*, epochs: float, lr: float, weight_decay: float, batch_size: int)
 
 
 def _shorter(crt: TrainSettings) -> TrainSettings:
-    """LWS learns one number a category: the published settings are those of cRT for five epochs, on all benchmarks."""
+    """LWS learns one number per category; published settings: those of cRT for five epochs, on all benchmarks."""
     return replace(crt, schedule=replace(crt.schedule, epochs=5))
 
 

@@ -61,7 +61,7 @@ class Row:
     Args:
         label: what the paper calls it.
         method: how categories are learnt.
-        design: of the detector.
+        design: the detector's design.
     """
 
     label: str

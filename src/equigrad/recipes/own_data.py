@@ -1,4 +1,4 @@
-"""Your own data, without a line of Python.
+"""Train on your own data from the command line.
 
 equigrad train own_data:classification --set data.train=photos/train --set data.test=photos/test
 equigrad train own_data:multi_label --set data.train=train.csv --set data.test=test.csv --set data.root=photos
@@ -49,16 +49,16 @@ def classification(
     image_size: int = 224,
     frozen: FrozenInClassifiers = "auto",
 ) -> ClassificationRecipe:
-    """Softmax-EQL on a folder for each category or a list of `path label`, from an ImageNet backbone.
+    """Train a classifier on a folder of images per category or a list of `path label`; default: Softmax-EQL.
 
     Args:
-        method: loss and what belongs to it.
+        method: loss, with the scores, sampler or second stage that belong to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
-        image_size: side of the images the model sees.
-        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
-            best for few photographs; "lower" keeps the layers up to stride 4 as they are; "none" trains everything,
-            which pays with thousands of images and where they are unlike photographs. "auto" is the first, or the last
-            if the backbone has no weights or the method distils.
+        image_size: side of the model's square input.
+        frozen: "backbone" trains only the classifier, on features that are computed once and kept on disk: best for few
+            photographs. "lower" freezes the layers up to stride 4. "none" trains everything: best with thousands of
+            images, or images that are not photographs. "auto" is "backbone", or "none" if the backbone has no weights
+            or the method distils.
     """
     _, chosen = image_methods.METHODS[method]
     return _classifier(OwnImages(size=choices.checked_size(image_size)), chosen, backbone, frozen)
@@ -70,16 +70,16 @@ def multi_label(
     image_size: int = 224,
     frozen: FrozenInClassifiers = "auto",
 ) -> ClassificationRecipe:
-    """BCE on images with several categories each, from an ImageNet backbone: Sigmoid-EQL gained nothing there.
+    """Train a multi-label classifier; default: BCE, because Sigmoid-EQL gained nothing there.
 
     Args:
-        method: loss and what belongs to it.
+        method: loss, with the scores, sampler or second stage that belong to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
-        image_size: side of the images the model sees.
-        frozen: "backbone" trains the classifier alone, on features that are computed once and kept on disk, which is
-            best for few photographs; "lower" keeps the layers up to stride 4 as they are; "none" trains everything,
-            which pays with thousands of images and where they are unlike photographs. "auto" is the first, or the last
-            if the backbone has no weights or the method distils.
+        image_size: side of the model's square input.
+        frozen: "backbone" trains only the classifier, on features that are computed once and kept on disk: best for few
+            photographs. "lower" freezes the layers up to stride 4. "none" trains everything: best with thousands of
+            images, or images that are not photographs. "auto" is "backbone", or "none" if the backbone has no weights
+            or the method distils.
     """
     return _classifier(
         ManyLabels(size=choices.checked_size(image_size)), multi_label_methods.METHODS[method], backbone, frozen
@@ -124,15 +124,14 @@ def semantic_segmentation(
     image_size: int = 224,
     frozen: Frozen = "lower",
 ) -> SegmentationRecipe:
-    """DeepLabV3+ on a folder of images, a folder of index PNGs and a file of names, from an ImageNet backbone.
+    """Train a segmenter on images, index PNGs and a file of names; default: DeepLabV3+ with Softmax-EQL.
 
     Args:
-        method: loss and what belongs to it.
+        method: loss, with the scores, sampler or second stage that belong to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
-        segmenter: the head on it.
-        image_size: shorter side that images are resized to, and side of the training crops.
-        frozen: "lower" keeps the layers up to stride 4 of lite0 and ResNets as they are, "backbone" trains the head
-            alone.
+        segmenter: the segmentation head.
+        image_size: shorter side of resized images, and side of the training crops.
+        frozen: "lower" freezes the layers up to stride 4 of lite0 and ResNets, "backbone" trains only the head.
     """
     encoder = choices.segmentation_backbone(backbone)
     size = choices.checked_size(image_size)
@@ -164,17 +163,17 @@ def detection(
     image_size: int = 224,
     frozen: FrozenInDetectors = "lower",
 ) -> DetectionRecipe:
-    """Faster R-CNN with Sigmoid-EQL, or another detector, on a COCO or LVIS file with boxes and a folder of images.
+    """Train a detector on a COCO or LVIS file and a folder of images; default: Faster R-CNN with Sigmoid-EQL.
 
     Args:
-        method: loss and what belongs to it; none is sigmoid_eql for faster_rcnn and mask_rcnn, qfl for yolox_s and fl
-            for the others, where no equalization loss is shown to gain.
-        detector: none is faster_rcnn, or atss for a method that only one-stage detectors have. faster_rcnn and
-            mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files.
-        backbone: lite0, resnet50, resnet101 or timm:NAME; none is lite0. yolox_s has its own, trained from scratch.
-        image_size: shorter side of test images; training images vary around it.
-        frozen: "lower" keeps the first layers of lite0 and ResNets as they are, "backbone" trains the feature pyramid
-            and the head alone.
+        method: loss, scores and classifier. Default: sigmoid_eql for faster_rcnn and mask_rcnn, qfl for yolox_s and fl
+            for the others, where no equalization loss is known to gain.
+        detector: faster_rcnn and mask_rcnn have two stages, the others one; mask_rcnn needs masks in the files. By
+            default faster_rcnn, or atss for a method that only one-stage detectors have.
+        backbone: lite0 (default), resnet50, resnet101 or timm:NAME. yolox_s has its own, trained from scratch.
+        image_size: shorter side of test images; that of training images varies around it.
+        frozen: "lower" freezes the first layers of lite0 and ResNets, "backbone" trains only the feature pyramid and
+            the head.
     """
     detector = detector or choices.default_detector(method)
     chosen = choices.detector_choice(detector, backbone, method)
@@ -237,13 +236,13 @@ def instance_segmentation(
     image_size: int = 224,
     frozen: FrozenInDetectors = "lower",
 ) -> DetectionRecipe:
-    """Mask R-CNN on a COCO or LVIS file with masks and a folder of images, from an ImageNet backbone.
+    """Train Mask R-CNN on a COCO or LVIS file with masks and a folder of images; default: Sigmoid-EQL.
 
     Args:
-        method: loss and what belongs to it.
+        method: loss, with the scores, sampler or second stage that belong to it.
         backbone: lite0, resnet50, resnet101 or timm:NAME.
-        image_size: shorter side of test images; training images vary around it.
-        frozen: "lower" keeps the first layers of lite0 and ResNets as they are, "backbone" trains the feature pyramid
-            and the heads alone.
+        image_size: shorter side of test images; that of training images varies around it.
+        frozen: "lower" freezes the first layers of lite0 and ResNets, "backbone" trains only the feature pyramid and
+            the heads.
     """
     return detection(method, "mask_rcnn", backbone, image_size, frozen)

@@ -20,8 +20,8 @@ class RowRecipe:
     """A method in a recipe of the paper.
 
     Args:
-        name: of the recipe.
-        method: of the row, as `--method` takes it.
+        name: name of the recipe.
+        method: the row's method, as for `--method`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TableRow:
         recipe: what is trained.
         start: the run it starts from.
         is_reading: nothing is trained: it is another reading of that run's weights.
-        is_first: of the rows with this label; others are variants that the paper does not distinguish.
+        is_first: whether it is the first row with this label; others are variants that the paper does not distinguish.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""Arguments of the samplers: every error says what was expected and what came."""
+"""Arguments of the samplers: every error says what was expected and what was given."""
 
 import operator
 

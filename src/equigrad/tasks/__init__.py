@@ -1,1 +1,1 @@
-"""What happens in a run: a package a task, each with the settings, the run from top to bottom, and prediction."""
+"""The course of a run: a package per task, each with the settings, the run from top to bottom, and prediction."""

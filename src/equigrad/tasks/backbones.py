@@ -34,7 +34,7 @@ class SmallConv:
     """A few convolutions, for glyphs.
 
     Args:
-        width: channels of the first one.
+        width: number of channels of the first convolution.
     """
 
     width: int = 24
@@ -49,7 +49,7 @@ class Lite0:
     """EfficientNet-Lite0.
 
     Args:
-        weights: None is from scratch; otherwise a file or "package".
+        weights: initial weights: a file, or "package" for the installed ones; None trains from scratch.
     """
 
     weights: str | None = PACKAGE
@@ -64,9 +64,9 @@ class ResNet:
     """A ResNet or ResNeXt for classification.
 
     Args:
-        network: which one.
-        weights: None is from scratch; otherwise a file or "torchvision".
-        pixels: mean and standard deviation that images are normalised with.
+        network: which network.
+        weights: initial weights: a file, or "torchvision" to download; None trains from scratch.
+        pixels: mean and standard deviation that normalise the images.
     """
 
     network: Literal["resnet50", "resnext50", "resnet101", "resnet152"] = "resnet50"
@@ -85,9 +85,9 @@ class SmallPyramid:
     """A small feature pyramid, for glyph scenes.
 
     Args:
-        width: channels of the first convolution.
-        num_channels: of the maps.
-        strides: of the levels.
+        width: number of channels of the first convolution.
+        num_channels: number of channels of every level.
+        strides: strides of the levels.
     """
 
     width: int = 16
@@ -104,11 +104,11 @@ class Lite0Pyramid:
     """A feature pyramid on EfficientNet-Lite0.
 
     Args:
-        weights: None is from scratch; otherwise a file or "package".
-        num_channels: of the maps.
-        extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
-        num_frozen: parts of the backbone, from the image on, that are not trained.
-        imagenet_features: a two-stage detector also classifies by the features that ImageNet's classifier sees.
+        weights: initial weights: a file, or "package" for the installed ones; None trains from scratch.
+        num_channels: number of channels of every level.
+        extra: how the levels above P5 are computed; None for no such levels, "pool" for two-stage detectors.
+        num_frozen: number of first parts of the backbone that are not trained.
+        imagenet_features: classify the objects of a two-stage detector by the features of ImageNet's classifier, too.
     """
 
     weights: str | None = PACKAGE
@@ -133,12 +133,12 @@ class ResNetPyramid:
     """A feature pyramid on a ResNet.
 
     Args:
-        depth: layers of the ResNet.
-        weights: None is from scratch; otherwise a file or "torchvision".
-        extra: what the levels above P5 are made of; "pool" is for two-stage detectors.
-        extra_relu: a ReLU between the two levels above P5.
-        norm_eps: of the norms; 0 for torchvision's weights COCO_V1 of Faster R-CNN, Mask R-CNN and RetinaNet.
-        fpn_batch_norm: batch norms in the pyramid, as in torchvision's R-CNNs of version 2.
+        depth: number of layers of the ResNet.
+        weights: initial weights: a file, or "torchvision" to download; None trains from scratch.
+        extra: how the levels above P5 are computed; "pool" is for two-stage detectors.
+        extra_relu: use a ReLU between the two levels above P5.
+        norm_eps: epsilon of the norms; 0 for torchvision's weights COCO_V1 of Faster R-CNN, Mask R-CNN and RetinaNet.
+        fpn_batch_norm: use batch norms in the pyramid, as in torchvision's R-CNNs of version 2.
     """
 
     depth: Depth = 50
@@ -165,7 +165,7 @@ class CspDarknet:
     """YOLOX's backbone and pyramid, from scratch.
 
     Args:
-        size: small or medium.
+        size: size of the network, small or medium.
     """
 
     size: Literal["s", "m"] = "s"
@@ -189,7 +189,7 @@ class DilatedLite0:
     """EfficientNet-Lite0 with dilated convolutions, stride 16.
 
     Args:
-        weights: None is from scratch; otherwise a file or "package".
+        weights: initial weights: a file, or "package" for the installed ones; None trains from scratch.
     """
 
     weights: str | None = PACKAGE
@@ -204,9 +204,9 @@ class DilatedResNet:
     """A ResNet with dilated convolutions, stride 8.
 
     Args:
-        depth: layers.
-        weights: None is from scratch; otherwise a file or, without a deep stem, "torchvision".
-        deep_stem: three convolutions in place of the first one (V1c).
+        depth: number of layers.
+        weights: initial weights: a file or, without a deep stem, "torchvision"; None trains from scratch.
+        deep_stem: three convolutions instead of the first one (V1c).
     """
 
     depth: Depth = 50
@@ -224,8 +224,8 @@ class Timm:
     """A network of timm for classification.
 
     Args:
-        name: of the network in timm.
-        weights: None is from scratch; otherwise a file.
+        name: name of the network in timm.
+        weights: file of initial weights; None trains from scratch.
     """
 
     name: str = "resnet18"
@@ -241,10 +241,10 @@ class TimmPyramid:
     """A feature pyramid on a network of timm.
 
     Args:
-        name: of the network in timm.
-        weights: None is from scratch; otherwise a file.
-        num_channels: of the maps.
-        extra: what the levels above P5 are made of; None has none, "pool" is for two-stage detectors.
+        name: name of the network in timm.
+        weights: file of initial weights; None trains from scratch.
+        num_channels: number of channels of every level.
+        extra: how the levels above P5 are computed; None for no such levels, "pool" for two-stage detectors.
     """
 
     name: str = "resnet18"
@@ -262,9 +262,9 @@ class DilatedTimm:
     """A network of timm with dilated convolutions.
 
     Args:
-        name: of the network in timm.
-        weights: None is from scratch; otherwise a file.
-        output_stride: 8, 16, or 32 for none dilated.
+        name: name of the network in timm.
+        weights: file of initial weights; None trains from scratch.
+        output_stride: stride of the last map: 8, 16, or 32 without dilation.
     """
 
     name: str = "resnet18"

@@ -22,10 +22,10 @@ class TrainedCategories:
 
     Args:
         names: C texts.
-        groups: of each category: rare, common or frequent.
+        groups: group of each category: rare, common or frequent.
         image_counts: training images that show it, (C,).
         instance_counts: training objects, (C,).
-        ids: of the annotation file, (C,); None where the folder of an earlier version does not have them.
+        ids: category ids in the annotation file, (C,); None where the folder of an earlier version does not have them.
     """
 
     names: tuple[str, ...]

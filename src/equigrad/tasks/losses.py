@@ -51,7 +51,7 @@ class AlignedCrossEntropy:
     """Cross-entropy with DisAlign's category weights, as a weighted mean.
 
     Args:
-        power: rho; 1.2 is that of ImageNet-LT, the only one published for images.
+        power: rho; 1.2 is for ImageNet-LT, the only one published for images.
     """
 
     power: float = 1.2
@@ -67,10 +67,10 @@ class SoftmaxEql:
     """Softmax-EQL (Sec. 4.2).
 
     Args:
-        prior_power: pi, the power of the gradient in the margin; 0 is cross-entropy that keeps the statistics.
+        prior_power: pi, the power of the gradient in the margin; 0 is cross-entropy with statistics.
         prior_floor: the least gradient in the margin.
-        indicator: what the margin is made of.
-        half_life: updates after which a gradient counts half; None never forgets.
+        indicator: which gradient sum sets the margin, or their ratio.
+        half_life: number of updates after which a gradient counts half; None never forgets.
         label_smoothing: share of a label that is spread over all categories.
     """
 
@@ -96,7 +96,7 @@ class SigmoidEql:
         midpoint: mu of the sigmoid mapping.
         reweight_positive: False leaves positive samples at weight 1.
         reweight_negative: False leaves negative samples at weight 1; with both False it is BCE with statistics.
-        half_life: updates after which a gradient counts half; None never forgets.
+        half_life: number of updates after which a gradient counts half; None never forgets.
     """
 
     positive_boost: float = 4.0
@@ -117,12 +117,12 @@ class Efl:
     """Equalized focal loss (Sec. 4.3).
 
     Args:
-        base_focus: gamma_b.
-        focus_scale: s, the largest extra focus; 0 is focal loss that keeps the statistics.
+        base_focus: gamma_b, the focus of a balanced category.
+        focus_scale: s, the largest extra focus; 0 is focal loss with statistics.
         positive_balance: alpha_t; None switches it off.
-        focusing: False switches the extra focus of a category off.
-        weighting: False switches its weight off.
-        half_life: updates after which a gradient counts half; None never forgets.
+        focusing: whether rare categories get an extra focus.
+        weighting: whether rare categories get a larger weight.
+        half_life: number of updates after which a gradient counts half; None never forgets.
     """
 
     base_focus: float = 2.0
@@ -142,9 +142,9 @@ class Eqfl:
     """Equalized quality focal loss (Sec. 4.3).
 
     Args:
-        base_focus: gamma_b.
-        focus_scale: s, the largest extra focus; 0 is quality focal loss that keeps the statistics.
-        half_life: updates after which a gradient counts half; None never forgets.
+        base_focus: gamma_b, the focus of a balanced category.
+        focus_scale: s, the largest extra focus; 0 is quality focal loss with statistics.
+        half_life: number of updates after which a gradient counts half; None never forgets.
     """
 
     base_focus: float = 2.0
@@ -176,12 +176,12 @@ class Evfl:
     """Equalized varifocal loss: a positive is weighted by its quality, a negative by a power of its probability.
 
     Args:
-        base_focus: gamma_b.
-        focus_scale: s, the largest extra focus; 0 is varifocal loss that keeps the statistics.
-        negative_balance: alpha, of negatives.
+        base_focus: gamma_b, the focus of a balanced category.
+        focus_scale: s, the largest extra focus; 0 is varifocal loss with statistics.
+        negative_balance: alpha, the weight of negatives.
         constant_weight: True does not differentiate the weight of negatives, as in RT-DETR.
-        quality_weight: False gives positives the weight 1 in place of their quality.
-        half_life: updates after which a gradient counts half; None never forgets.
+        quality_weight: whether positives are weighted by their quality, or by 1.
+        half_life: number of updates after which a gradient counts half; None never forgets.
     """
 
     base_focus: float = 2.0
@@ -209,7 +209,7 @@ class FocalEql:
         midpoint: mu of the sigmoid mapping.
         reweight_positive: False leaves positive samples at weight 1.
         reweight_negative: False leaves negative samples at weight 1.
-        half_life: updates after which a gradient counts half; None never forgets.
+        half_life: number of updates after which a gradient counts half; None never forgets.
     """
 
     focus: float = 2.0
@@ -233,7 +233,7 @@ class GradientBlocking:
 
     Args:
         threshold: categories with a smaller count are rare.
-        count_by: what is counted.
+        count_by: whether images or instances are counted.
     """
 
     threshold: float
@@ -259,7 +259,7 @@ class LogitAdjustment:
     """Logit adjustment, which needs the training counts.
 
     Args:
-        strength: tau.
+        strength: tau, the factor of the log prior.
     """
 
     strength: float = 1.0
@@ -274,8 +274,8 @@ class Lade:
     """LADE: Balanced Softmax with a regulariser.
 
     Args:
-        weight: of the regulariser.
-        penalty: lambda, of its squared term.
+        weight: weight of the regulariser.
+        penalty: lambda, the weight of its squared term.
     """
 
     weight: float = 0.1
@@ -288,11 +288,11 @@ class Lade:
 
 @dataclass(frozen=True)
 class Seesaw:
-    """Seesaw loss; counts are gathered on line.
+    """Seesaw loss; counts are gathered during training.
 
     Args:
-        mitigation: p, of the count ratio.
-        compensation: q, of the score ratio.
+        mitigation: p, the exponent of the count ratio.
+        compensation: q, the exponent of the score ratio.
     """
 
     mitigation: float = 0.8
@@ -308,7 +308,7 @@ class GroupedSoftmax:
     """BAGS: a softmax for each group of categories of similar instance count.
 
     Args:
-        others_ratio: samples of other groups for each one of a group.
+        others_ratio: samples of other groups per sample of a group.
     """
 
     others_ratio: float = 8.0
@@ -325,10 +325,10 @@ class Distillation:
     The defaults were published for CIFAR-100-LT. For the paper's benchmarks no values are public, so these are ours.
 
     Args:
-        base: the loss of the labels.
-        weight: of the teacher.
-        temperature: of both softmaxes.
-        power: of the teacher's probabilities.
+        base: the loss computed from the labels.
+        weight: weight of the teacher.
+        temperature: temperature of both softmaxes.
+        power: power of the teacher's probabilities.
     """
 
     base: BalancedSoftmax | SoftmaxEql = BalancedSoftmax()
@@ -347,8 +347,8 @@ class WithObjectness:
     """A loss of categories with an objectness branch: one more column, positive on every object.
 
     Args:
-        loss: of the categories.
-        two_way: objectness is a softmax of two columns, as published with Seesaw, in place of a sigmoid.
+        loss: loss of the categories.
+        two_way: compute objectness as a softmax of two columns, as published with Seesaw, instead of a sigmoid.
     """
 
     loss: SigmoidEql | SoftmaxEql | Seesaw

@@ -17,10 +17,10 @@ BatchNorm = Literal["frozen", "moving"]
 
 @dataclass(frozen=True)
 class RetrainClassifier:
-    """cRT: the classifier starts anew, the rest is frozen.
+    """cRT: the classifier is re-initialised, everything else is frozen.
 
     Args:
-        batch_norm: whether batch norms of the frozen part go on to follow the data, as in the published code.
+        batch_norm: whether batch norms of the frozen part keep updating, as in the published code.
     """
 
     batch_norm: BatchNorm = "moving"
@@ -32,10 +32,10 @@ class RetrainClassifier:
 
 @dataclass(frozen=True)
 class LearnScales:
-    """LWS: a scale for each category is learnt, all else is frozen.
+    """LWS: a scale per category is learnt, everything else is frozen.
 
     Args:
-        batch_norm: whether batch norms of the frozen part go on to follow the data, as in the published code.
+        batch_norm: whether batch norms of the frozen part keep updating, as in the published code.
     """
 
     batch_norm: BatchNorm = "moving"
@@ -47,10 +47,10 @@ class LearnScales:
 
 @dataclass(frozen=True)
 class Align:
-    """DisAlign: scales, shifts and a confidence are learnt, all else is frozen.
+    """DisAlign: scales, shifts and a confidence are learnt, everything else is frozen.
 
     Args:
-        batch_norm: whether batch norms of the frozen part go on to follow the data.
+        batch_norm: whether batch norms of the frozen part keep updating.
     """
 
     batch_norm: BatchNorm = "frozen"
@@ -65,11 +65,11 @@ class Method:
     """How images or pixels are classified.
 
     Args:
-        loss: of the logits.
-        scores: from logits to probabilities.
-        bias_prior: probability that each category starts with, for sigmoid losses; None starts the bias at 0.
-        cosine_temperature: of a cosine classifier; None is a linear one.
-        second_stage: changes the model of an earlier run (`init`) into what is trained now.
+        loss: classification loss.
+        scores: how logits become probabilities.
+        bias_prior: initial probability of each category, for sigmoid losses; None starts the bias at 0.
+        cosine_temperature: temperature of a cosine classifier; None is a linear classifier.
+        second_stage: for methods that retrain part of the model of an earlier run (`init`).
         sampler: order of the training images.
     """
 
@@ -96,7 +96,7 @@ class DenseMethod:
     """How the anchors or locations of a one-stage detector are classified.
 
     Args:
-        loss: of the logits.
+        loss: classification loss.
     """
 
     loss: DenseLoss
@@ -112,7 +112,7 @@ class LinearClassifier:
     """A linear layer with the published initial weights.
 
     Args:
-        prior: probability that each sigmoid starts with; None starts the bias at 0.
+        prior: initial probability of each sigmoid; None starts the bias at 0.
     """
 
     prior: float | None = None
@@ -147,11 +147,11 @@ class RoIMethod:
     """How the proposals of a two-stage detector are classified.
 
     Args:
-        loss: of the logits; `equigrad.models.detection.two_stage.roi_scores` lists what goes together.
-        scores: from logits to probabilities.
-        classifier: the layer before them.
-        has_background_column: the last column is background, as in cross-entropy with C + 1 columns.
-        divide_by_rois: the loss divides by all RoIs.
+        loss: classification loss; `equigrad.models.detection.two_stage.roi_scores` lists the scores that fit it.
+        scores: how logits become probabilities.
+        classifier: the layer that computes the logits.
+        has_background_column: whether the last column is background, as in cross-entropy with C + 1 columns.
+        divide_by_rois: divide the loss by the number of all RoIs.
     """
 
     loss: RoILoss

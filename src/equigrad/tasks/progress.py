@@ -27,7 +27,7 @@ def tail_summary(counts: Counts, *, unit: str = "images") -> str:
     """How long the tail is.
 
     Args:
-        counts: of each category in the training set, (C,).
+        counts: training images or objects of each category, (C,).
         unit: what is counted; of images, the categories that have few are counted too.
     """
     present = counts[counts > 0]
@@ -54,7 +54,7 @@ class ProgressLine:
     """Prints to stderr from time to time how many images are done, in a terminal as in the log of a cluster.
 
     Args:
-        name: of the work, first in each line.
+        name: what is being done; begins each line.
         first: seconds until the first line; work that ends sooner prints none.
         seconds: between two lines.
     """

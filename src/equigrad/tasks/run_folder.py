@@ -94,7 +94,7 @@ def evaluate_variant(
     """Evaluate weights of a run by a changed recipe, such as NorCal those of a run with CE, or its best weights.
 
     Args:
-        folder: of the run, which stays as it is.
+        folder: the run folder, which is not changed.
         recipe: the changed one.
         output: becomes a run folder with the history and the weights of the first, for `report` and other commands.
         command: how the evaluation was started.

@@ -5,6 +5,6 @@ from typing import Literal
 from equigrad.sampling import ClassBalancedSampler, RepeatFactorSampler, ShuffledSampler
 
 SamplerKind = Literal["random", "repeat_factor", "class_balanced"]
-"""Each sample once an epoch, samples of rare categories repeated, or all categories in turn."""
+"""Each sample once per epoch, samples of rare categories repeated, or all categories in turn."""
 
 Sampler = ShuffledSampler | RepeatFactorSampler | ClassBalancedSampler

@@ -23,7 +23,7 @@ class AdjustedSoftmax:
     """Post-hoc logit adjustment: the log prior is taken from the logits of a model trained with CE.
 
     Args:
-        strength: tau.
+        strength: tau, the factor of the log prior.
     """
 
     strength: float = 1.0
@@ -56,7 +56,7 @@ class SoftmaxObjectness:
     """A softmax over the categories, times objectness.
 
     Args:
-        two_way: objectness is a softmax of two columns.
+        two_way: whether objectness is a softmax of two columns.
     """
 
     two_way: bool = False
@@ -81,7 +81,7 @@ class NorCal:
     """A softmax over the categories and background, calibrated by the training images of each category.
 
     Args:
-        power: gamma; the published code leaves it open, 0.6 is chosen here.
+        power: gamma; the published code does not set it, 0.6 is our choice.
     """
 
     power: float = 0.6

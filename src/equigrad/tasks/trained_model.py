@@ -16,7 +16,7 @@ class TrainedModel:
     """The model of a run, as `equigrad.load` gives it.
 
     Args:
-        predictor: of the task of the run.
+        predictor: predictor for the task of the run.
         recipe: the settings of the run.
     """
 

@@ -16,8 +16,8 @@ def with_weights_of(model: Model, folder: Path, *, channels_last: bool = False) 
     """The model with the newest weights of a run, in evaluation mode.
 
     Args:
-        model: of the recipe of the run.
-        folder: of the run.
+        model: model that the recipe of the run builds.
+        folder: the run folder.
         channels_last: as in the training: in another memory layout scores differ in their last digits.
     """
     if channels_last:

@@ -20,8 +20,8 @@ def run_with(tmp_path, name, said, won=(1, 1, 1, 1, 1, 0.1)):
 
 def test_starving_categories_are_listed_with_their_takers(tmp_path):
     words = " ".join(tables_of(run_with(tmp_path, "a", [0, 0, 1, 5]), run_with(tmp_path, "b", [5, 5, 5, 0])))
-    assert "yoke 1 of 4 recognised 2 × person 1 × car 3 of 4 recognised 1 × person" in words
-    assert "a 25.0 75.0 0.0 0.0" in words  # of rare: recognised, taken by frequent, common, rare
+    assert "yoke 1 of 4 correct 2 × person 1 × car 3 of 4 correct 1 × person" in words
+    assert "a 25.0 75.0 0.0 0.0" in words  # of rare: correct, predicted as frequent, common, rare
 
 
 def test_without_starving_categories_that_is_said(tmp_path):

@@ -24,7 +24,7 @@ def test_shares_of_a_group_are_means_over_its_categories(tmp_path):
     run = write_run(tmp_path / "run", predictions=predictions([4, 4, 5], [4, 0, 5]))
     categories = compare([RunHistory.load(run)]).categories
     shares = read(run).group_shares(categories)
-    assert shares[2].tolist() == [0.75, 0.25, 0, 0]  # rare: recognised, taken by frequent, common, rare
+    assert shares[2].tolist() == [0.75, 0.25, 0, 0]  # rare: correct, predicted as frequent, common, rare
     assert np.isnan(shares[0]).all()  # no test samples
 
 

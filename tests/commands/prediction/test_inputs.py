@@ -54,7 +54,7 @@ def test_a_picture_never_takes_the_place_of_an_image_that_is_read(photos):
     (found,) = pictures_of(inputs_of([folder]), folder)
     assert found.name == "0.png.png"
     (folder / "0.png.png").write_bytes((folder / "0.png").read_bytes())
-    with pytest.raises(ValueError, match=r"0\.png\.png: the picture would replace an image that is read"):
+    with pytest.raises(ValueError, match=r"0\.png\.png: the picture would overwrite an input image"):
         pictures_of(inputs_of([folder]), folder)
 
 
@@ -68,7 +68,7 @@ def test_files_that_exist_are_named(tmp_path):
         (tmp_path / name).touch()
     check_new([tmp_path / "c"], force=False)
     check_new([tmp_path / "a"], force=True)
-    with pytest.raises(FileExistsError, match="a and 1 more: there already"):
+    with pytest.raises(FileExistsError, match="a and 1 more: exists already"):
         check_new([tmp_path / "c", tmp_path / "a", tmp_path / "b"], force=False)
 
 

@@ -26,7 +26,7 @@ def test_the_forecast_leaves_out_the_first_step_and_is_told_once(clock):
         clock.append(0.25)
         told.append(forecast.step_done(step))
     assert [text is not None for text in told] == [False] * 5 + [True, False]
-    assert told[5].startswith("0.25 s a step: the last step is expected at ")
+    assert told[5].startswith("0.25 s per step: the last step is expected at ")
     assert "in 0:00:24, evaluations not counted; peak memory so far " in told[5]  # 94 steps
 
 

@@ -42,7 +42,7 @@ def test_all_methods_have_one_seed_before_any_has_two(folder, measure, capsys):
     assert measure.measured == [("ce", 0), ("eql", 0), ("ce", 1), ("eql", 1)]
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first.startswith("1 of 4  ce, seed 0: overall ")
-    assert "s a row, about 0:00:0" in first
+    assert "s per row, about 0:00:0" in first
     assert "left" not in last
 
 

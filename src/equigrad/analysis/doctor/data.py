@@ -34,8 +34,8 @@ def data_findings(
 
     Args:
         tail: None if the files are too wrong to count.
-        names: of the categories.
-        faults: of the files.
+        names: names of the categories.
+        faults: faults found in the files.
         commands: for the remedies.
     """
     found = [_fault(fault, commands.check) for fault in faults]
@@ -63,7 +63,7 @@ def _single(tail: Tail, names: Sequence[str]) -> Finding | None:
     return Finding(
         "error",
         "single_category",
-        "a single category, so nothing can be told apart",
+        "a single category, so there is nothing to distinguish",
         f"{names[only]} has all {tail.images[only]:,} images",
         "name the folder whose folders are the categories, or add a category",
     )

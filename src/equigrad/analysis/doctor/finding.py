@@ -13,7 +13,7 @@ class Finding:
 
     Args:
         severity: "error" if the result is wrong, "warning" if it is worse than it needs to be, else "note".
-        name: of the fault, for programs: `never_seen`.
+        name: name of the fault, for programs: `never_seen`.
         text: the fault in a few words.
         evidence: the numbers it was found by.
         remedy: a command, or what to do where no command can.

@@ -65,8 +65,8 @@ def outlook(tail: Tail, task: str, data: str | None) -> list[str]:
     """What an equalization loss is expected to gain, which one to try, and the command that measures it.
 
     Args:
-        tail: of the training set.
-        task: of `equigrad compare`.
+        tail: tail of the training set.
+        task: task, as in `equigrad compare`.
         data: how the command line names the data, with the options that belong to it; None if that is unknown.
     """
     if task not in _ADVICE:

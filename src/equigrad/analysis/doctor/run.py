@@ -70,10 +70,10 @@ def _progress(run: RunHistory) -> list[Finding]:
         remedy = "wait for its end, then: equigrad doctor RUN again"
         return [Finding("note", "still_training", "the run is still being trained", evidence, remedy)]
     if note is not None and found is not None:
-        remedy = note.partition("to go on: ")[2]
+        remedy = note.partition("to continue: ")[2]
         return [Finding("warning", "unfinished", "the run is not finished", str(found), remedy)]
     if run.lost_lines is not None:
-        return [Finding("note", "log_lost", "the log has lost lines", run.lost_lines, "nothing brings them back")]
+        return [Finding("note", "log_lost", "lines of the log are missing", run.lost_lines, "they cannot be recovered")]
     return []
 
 

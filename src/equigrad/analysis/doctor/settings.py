@@ -78,7 +78,7 @@ def _mismatch(settings: Json) -> Finding | None:
     return Finding(
         "error",
         "scores_mismatch",
-        "the scores are not those the loss trains",
+        "the scores do not fit the loss",
         f"loss {loss}, scores {scores}",
         f"{TRAIN_AGAIN} --set method.scores={wanted}",
     )
@@ -93,7 +93,7 @@ def _missing_prior(settings: Json) -> Finding | None:
             return Finding(
                 "warning",
                 "bias_prior_missing",
-                f"sigmoids start at {prior or 0.5:g}, so the first steps flood every category with negative gradient",
+                f"sigmoids start at {prior or 0.5:g}, so the first steps give every category much negative gradient",
                 f"loss {loss}, {path} is {'none' if prior is None else prior}",
                 f"{TRAIN_AGAIN} --set {path}=0.001",
             )
@@ -126,7 +126,7 @@ def _compensated_twice(settings: Json) -> Finding | None:
     return Finding(
         "warning",
         "compensated_twice",
-        "sampler and loss both make up for rare categories, which may cost the frequent ones",
+        "sampler and loss both compensate for rare categories, which may cost the frequent ones",
         f"{path}={sampler} with loss {loss.get('type')}",
         f"train with the plain loss, or with a plain sampler: {TRAIN_AGAIN} --set {path}=random",
     )

@@ -19,7 +19,7 @@ class Gathered:
 
     Args:
         history: snapshots; a checkpoint has one, of step 0.
-        names: of the C categories; None if unknown.
+        names: names of the C categories; None if unknown.
         num_steps: that the training has; None if unknown.
         largest_positive: the most that the positive gradient of all categories can grow by in a step; None if unknown.
         num_skipped: batches left out because their gradient was not finite.
@@ -46,7 +46,7 @@ def _untouched(history: StatisticsOverTime) -> Finding:
     return Finding(
         "error",
         "statistics_untouched",
-        "the loss has gathered no gradient, so it is the plain loss",
+        "the loss has recorded no gradient, so it equals the plain loss",
         f"positive and negative sums of all {history.positive.shape[1]:,} categories are 0",
         "call the loss itself in training mode (criterion.train()), with gradients enabled",
     )
@@ -62,9 +62,9 @@ def _still(gathered: Gathered) -> Finding | None:
     return Finding(
         "error",
         "statistics_still",
-        "the statistics do not move",
+        "the statistics do not change",
         f"the same sums from step {step:,} to step {history.steps[-1]:,}",
-        "keep the loss in training mode (model.train() after each evaluation) and part of the model that is trained",
+        "keep the loss in training mode (model.train() after each evaluation) and inside the model that is trained",
     )
 
 
@@ -121,7 +121,7 @@ def polluted(evidence: str) -> Finding:
     return Finding(
         "error",
         "statistics_polluted",
-        "the statistics hold more than the training: batches of a validation were probably added",
+        "the statistics contain more than the training: validation batches were probably added",
         evidence,
         "evaluate with model.eval() and torch.no_grad(), or with another loss object; then train again",
     )
@@ -133,7 +133,7 @@ def _skipped(gathered: Gathered) -> Finding | None:
     return Finding(
         "warning",
         "batches_skipped",
-        "batches were left out of the statistics because their gradient was not finite",
+        "batches were skipped in the statistics because their gradient was not finite",
         f"{gathered.num_skipped:,} batches",
         "lower the learning rate or use bf16 instead of fp16: --lr, --precision bf16",
     )

@@ -1,4 +1,4 @@
-"""Colours of categories that can be told apart."""
+"""Distinguishable colours for categories."""
 
 from functools import lru_cache
 

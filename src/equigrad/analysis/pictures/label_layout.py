@@ -21,7 +21,7 @@ class LabelLayout:
 
     Args:
         area: width and height that the labels must stay in.
-        height: of a label.
+        height: height of a label.
     """
 
     def __init__(self, area: Size, height: int) -> None:

@@ -43,7 +43,7 @@ def draw_objects(image: "Image", objects: Sequence[DetectedObject], longest: int
     Args:
         image: what the boxes were found in.
         objects: in any order; frequent categories and large boxes are drawn first.
-        longest: of the longer side in pixels; text stays readable, so it takes a larger share of a smaller picture.
+        longest: length of the longer side in pixels; text stays readable, so it covers more of a smaller picture.
     """
     from PIL import Image
 

@@ -52,8 +52,8 @@ def overlay(
     Args:
         image: uint8.
         labels: 0 … C-1, or negative where ignored.
-        colours: of the categories, (C, 3).
-        opacity: of the colours, 0 to 1.
+        colours: colours of the categories, (C, 3).
+        opacity: opacity of the colours, 0 to 1.
         outlined: categories whose regions get a white border, such as the rare ones.
         clear: labels whose pixels stay as they are, such as the background.
     """
@@ -77,7 +77,7 @@ def draw_label_map(
     Args:
         photo: in RGB.
         labels: (H, W) like the photograph.
-        class_names: of all C categories.
+        class_names: names of all C categories.
         rare: categories that are outlined in white and marked in the legend.
     """
     from PIL import Image
@@ -105,7 +105,7 @@ def draw_overlays(
         file: to write.
         image: (H, W, 3) uint8.
         label_maps: by title, the ground truth first; the legend shows its shares of pixels.
-        class_names: of all C categories.
+        class_names: names of all C categories.
         rare: categories that are outlined in white and marked in the legend.
     """
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Calibration of each frequency group: how often a run is right when it is sure."""
+"""Calibration of each frequency group: accuracy by confidence."""
 
 import math
 from collections.abc import Sequence

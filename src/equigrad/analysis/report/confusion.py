@@ -1,4 +1,4 @@
-"""Who takes the samples of the tail: where the test samples of each group go, and the takers of starving categories."""
+"""Confusions: what the test samples of each group, and of starving categories, are predicted as."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ Predictions = Sequence[RunPredictions | None]  # of each run
 
 
 def confusion_tables(comparison: Comparison, predictions: Predictions) -> Html:
-    """Shares by group, and the takers of single categories."""
+    """Shares by group, and the most frequent wrong predictions of single categories."""
     return join([_group_tables(comparison, predictions), _taker_table(comparison, predictions)])
 
 
@@ -41,8 +41,8 @@ def _group_table(comparison: Comparison, predictions: Predictions, group: int) -
         for run, found in zip(comparison.runs, predictions, strict=True)
         if found is not None
     ]
-    header = ["run", "recognised", *(f"taken by {name}" for name in names)]
-    caption = f"Where the test samples of {names[group]} go, in %, mean of its categories"
+    header = ["run", "correct", *(f"predicted as {name}" for name in names)]
+    caption = f"Predictions for {names[group]} test samples, in %, mean over the categories"
     return table(caption, header, rows, "results")
 
 
@@ -56,7 +56,7 @@ def _taker_table(comparison: Comparison, predictions: Predictions) -> Html:
         cells = [_takers(comparison, found, category) for _, found in known]
         rows.append([users_name(comparison.categories.names[category]), *cells])
     header = ["category", *(run_label(comparison, run) for run, _ in known)]
-    caption = f"Starving categories and who takes their test samples (at most {_NUM_TAKERS} takers)"
+    caption = f"Starving categories and the {_NUM_TAKERS} most frequent wrong predictions of their test samples"
     return table(caption, header, rows, "takers")
 
 
@@ -78,7 +78,7 @@ def _takers(comparison: Comparison, found: RunPredictions, category: int) -> Htm
     if not total:
         return Html(ABSENT)
     takers = found.takers(category, _NUM_TAKERS)
-    lines = [element("strong", f"{right:,} of {total:,} recognised")]
+    lines = [element("strong", f"{right:,} of {total:,} correct")]
     lines += [
         join([f"{count:,}\u00a0×\u00a0", users_name(comparison.categories.names[said])]) for said, count in takers
     ]

@@ -1,4 +1,4 @@
-"""Test images of the rarer categories that changed most, with what each run said about them.
+"""Test images of the rarer categories that changed most, with the predictions of each run.
 
 The page only shows them: reading data sets is left to whoever calls, because this package knows none.
 """

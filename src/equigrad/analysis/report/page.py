@@ -35,8 +35,8 @@ def write_report(
     Args:
         folders: run folders; differences are shown from the first.
         file: where to write the page.
-        names: of the runs; None for the names of the folders.
-        title: of the page; None for one made of the names.
+        names: names of the runs; None for the names of the folders.
+        title: title of the page; None for one made of the names.
         command: the command shown on the page as the one that made it; None for `equigrad report` with the folders.
         find_examples: finds test images of categories that changed; None shows none.
 

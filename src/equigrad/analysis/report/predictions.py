@@ -1,4 +1,4 @@
-"""What a run said about its test set, from `predictions/test.npz`: the confusion of categories, and how sure it was."""
+"""Predictions of a run on its test set, from `predictions/test.npz`: confusions of categories, and confidence."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spread over seeds: runs that differ in nothing but their seed, as one method."""
+"""Spread over seeds: runs that differ only in their seed, as one method."""
 
 from collections.abc import Sequence
 from statistics import mean, stdev

@@ -1,1 +1,1 @@
-"""The words of `equigrad data`, by kind of data set."""
+"""The commands of `equigrad data`, by kind of data."""

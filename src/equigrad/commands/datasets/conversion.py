@@ -11,16 +11,16 @@ _LAYOUTS = ("coco", "voc", "yolo")
 
 def add_parser(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad data convert coco|voc|yolo SOURCE OUTPUT --to coco|voc|yolo`."""
-    convert = tasks.add_parser("convert", help="between a COCO file, a VOC folder and a YOLO folder")
-    convert.add_argument("layout", choices=_LAYOUTS, help="what SOURCE is")
+    convert = tasks.add_parser("convert", help="convert between a COCO file, a VOC folder and a YOLO folder")
+    convert.add_argument("layout", choices=_LAYOUTS, help="format of SOURCE")
     convert.add_argument("source", type=Path, metavar="SOURCE", help="a COCO or LVIS file, or a VOC or YOLO folder")
-    convert.add_argument("output", type=Path, metavar="OUTPUT", help="the file, or the new folder")
-    convert.add_argument("--to", choices=_LAYOUTS, default="coco", help="what OUTPUT becomes (coco)")
-    convert.add_argument("--images", type=Path, metavar="FOLDER", help="of a COCO file: folder or .zip")
+    convert.add_argument("output", type=Path, metavar="OUTPUT", help="the new file or folder")
+    convert.add_argument("--to", choices=_LAYOUTS, default="coco", help="format of OUTPUT (coco)")
+    convert.add_argument("--images", type=Path, metavar="FOLDER", help="folder or .zip with the images of a COCO file")
     convert.add_argument(
         "--image-files",
         choices=("link", "copy", "none"),
-        help="how images get into a VOC or YOLO folder; by default as links, from an archive as copies",
+        help="how to add images to a VOC or YOLO folder; by default links, from an archive copies",
     )
     convert.add_argument("--boxes-only", action="store_true", help="leave masks out of a VOC or YOLO folder")
     add_folder_options(convert)
@@ -30,9 +30,9 @@ def add_parser(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:
     """What a VOC or YOLO folder may need besides its path."""
     parser.add_argument(
-        "--names", type=Path, metavar="FILE", help="of a VOC or YOLO folder: data.yaml or a name a line"
+        "--names", type=Path, metavar="FILE", help="names for a VOC or YOLO folder: data.yaml, or one per line"
     )
-    parser.add_argument("--split", help="of a VOC folder: ImageSets/Main/SPLIT.txt")
+    parser.add_argument("--split", help="split of a VOC folder: ImageSets/Main/SPLIT.txt")
 
 
 def convert_source(parsed: argparse.Namespace, command: Sequence[str]) -> None:

@@ -46,7 +46,7 @@ def count_text(
 
     Args:
         source: what is counted, for the first line.
-        counts: of each category, (C,).
+        counts: count of each category, (C,).
         names: C names.
         show_all: all categories.
         unit: what is counted.

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad data stats DATA` and `equigrad data convert coco|voc|yolo SOURCE OUTPUT`."""
-    stats = tasks.add_parser("stats", help="how long the tail of boxes is, and what repeat-factor sampling makes of it")
+    stats = tasks.add_parser("stats", help="how long the tail of boxes is, without and with repeat-factor sampling")
     stats.add_argument("source", type=Path, metavar="DATA", help="a COCO or LVIS file, a VOC or YOLO folder")
-    stats.add_argument("--groups", choices=("file", "images", "quantiles"), default="file", help="what groups go by")
     stats.add_argument(
-        "--repeat-threshold", type=float, default=0.001, help="share of images below which a category repeats (0.001)"
+        "--groups", choices=("file", "images", "quantiles"), default="file", help="what defines the groups"
     )
-    stats.add_argument("--all", action="store_true", help="show all categories, not 20 of them")
+    stats.add_argument(
+        "--repeat-threshold",
+        type=float,
+        default=0.001,
+        help="share of images below which a category is repeated (0.001)",
+    )
+    stats.add_argument("--all", action="store_true", help="show all categories, not only 20")
     stats.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each category")
     stats.add_argument("--figure", type=Path, metavar="PNG", help="draw the tail")
     conversion.add_folder_options(stats)

@@ -25,15 +25,22 @@ class PixelRow:
 
 def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad data ade20k-lt FOLDER --output LIST`."""
-    subset = tasks.add_parser("ade20k-lt", help="a long-tailed subset of ADE20K, or of another segmentation set")
-    subset.add_argument("folder", type=Path, metavar="FOLDER", help="with images/training and annotations/training")
+    subset = tasks.add_parser("ade20k-lt", help="choose a long-tailed subset of ADE20K or other label maps")
+    subset.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="folder with images/training and annotations/training"
+    )
     subset.add_argument("--output", type=Path, required=True, metavar="LIST")
-    subset.add_argument("--images", type=Path, help="of another layout: the folder of images in FOLDER")
-    subset.add_argument("--labels", type=Path, help="the folder of index PNGs in FOLDER")
+    subset.add_argument("--images", type=Path, help="folder of images in FOLDER, for another layout")
+    subset.add_argument("--labels", type=Path, help="folder of index PNGs in FOLDER, for another layout")
     _add_values(subset)
-    subset.add_argument("--rho", type=float, default=0.01, help="the i-th category keeps exp(-rho i) of its images")
+    subset.add_argument("--rho", type=float, default=0.01, help="category i keeps exp(-rho i) of its images")
     subset.add_argument("--reading", choices=("quota", "union", "top_up", "drop", "rarest"), default="quota")
-    subset.add_argument("--order", choices=("index", "pixels", "images"), default="index", help="from head to tail")
+    subset.add_argument(
+        "--order",
+        choices=("index", "pixels", "images"),
+        default="index",
+        help="order of the categories from head to tail",
+    )
     subset.add_argument("--seed", type=int, default=0)
     subset.set_defaults(function=make_subset)
 
@@ -41,7 +48,7 @@ def add_parsers(tasks: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def add_label_folders(parser: argparse.ArgumentParser, images: str) -> None:
     """The options that make a folder of images a segmentation set."""
     parser.add_argument(
-        "--labels", type=Path, metavar="FOLDER", help=f"index PNGs of a segmentation set, whose images are in {images}"
+        "--labels", type=Path, metavar="FOLDER", help=f"folder of index PNGs; their images are in {images}"
     )
     _add_values(parser)
 
@@ -49,9 +56,9 @@ def add_label_folders(parser: argparse.ArgumentParser, images: str) -> None:
 def _add_values(parser: argparse.ArgumentParser) -> None:
     """What the values of label maps mean."""
     parser.add_argument(
-        "--names", type=Path, metavar="FILE", help="its categories: .txt, a name a line, or .csv: id, name"
+        "--names", type=Path, metavar="FILE", help="names of the categories: .txt, one per line, or .csv: id, name"
     )
-    parser.add_argument("--ignored", type=int, nargs="+", default=[255], help="values of pixels without category (255)")
+    parser.add_argument("--ignored", type=int, nargs="+", default=[255], help="values of ignored pixels (255)")
 
 
 def count_folders(parsed: argparse.Namespace) -> None:

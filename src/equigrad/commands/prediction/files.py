@@ -1,4 +1,4 @@
-"""Predictions as files: the standard result format of detections, and tables."""
+"""Predictions as files: COCO's result format of detections, and tables."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ class PredictionFiles:
 
         Args:
             prediction: what was found.
-            name: of the image, in the table.
+            name: name of the image, in the table.
             image_id: in the standard result format.
         """
         if self.json_stream is not None:

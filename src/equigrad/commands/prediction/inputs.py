@@ -17,7 +17,7 @@ class Input:
 
     Args:
         path: the file.
-        name: of it in results: its path below the folder that was given, else the name of the file.
+        name: its name in results: the path below the folder that was given, else the name of the file.
     """
 
     path: Path
@@ -62,7 +62,7 @@ def pictures_of(inputs: Sequence[Input], output: Path) -> list[Path]:
         replaced = [target for target in targets if os.path.realpath(target) in read]
         if len(set(targets)) == len(targets) and not replaced:
             return targets
-    raise ValueError(f"{replaced[0]}: the picture would replace an image that is read; choose another --output FOLDER")
+    raise ValueError(f"{replaced[0]}: the picture would overwrite an input image; choose another --output FOLDER")
 
 
 def check_new(files: Sequence[Path], *, force: bool) -> None:
@@ -70,7 +70,7 @@ def check_new(files: Sequence[Path], *, force: bool) -> None:
     existing = [file for file in files if file.exists()]
     if existing and not force:
         more = f" and {len(existing) - 1} more" if len(existing) > 1 else ""
-        raise FileExistsError(f"{existing[0]}{more}: there already; --force replaces, --output FOLDER writes elsewhere")
+        raise FileExistsError(f"{existing[0]}{more}: exists already; --force replaces, --output writes elsewhere")
 
 
 class ImageIds:

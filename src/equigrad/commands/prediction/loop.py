@@ -29,7 +29,7 @@ class PredictionLoop:
     Args:
         models: by heading; the first writes files, the others are drawn beside it.
         files: for what the first says.
-        ids: of images in these files.
+        ids: ids of images in these files.
         batch_size: images at once.
         threshold: least score; None is that of the recipe.
     """

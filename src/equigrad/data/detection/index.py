@@ -76,7 +76,7 @@ def indexed(
         read: reads the files.
         pack: to the arrays of the index.
         unpack: from the arrays; ValueError if they cannot be those of `pack`.
-        min_bytes: of all files together, below which there is no index.
+        min_bytes: smallest size of all files together for which an index is made.
     """
     folder = cache_folder()
     if folder is None or sum(file.stat().st_size for file in files) < min_bytes:

@@ -51,7 +51,7 @@ def convert_to_coco(
         layout: its form.
         output: the file to write.
         names: the category names, or a file of them; None finds them in the folder.
-        split: of a VOC folder: `ImageSets/Main/<split>.txt`.
+        split: split of a VOC folder: `ImageSets/Main/<split>.txt`.
     """
     refuse_settings_file(source)
     if layout == "voc":

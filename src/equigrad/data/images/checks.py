@@ -14,7 +14,7 @@ from equigrad.data.images.lists import ImageList
 from equigrad.data.images.sizes import stored_image_size
 from equigrad.data.images.stores import FolderStore, ZipStore
 
-_SINGLE = "a single category, where nothing can be told apart"
+_SINGLE = "a single category, so there is nothing to distinguish"
 _MAX_HEADERS = 50_000  # files that are opened: seconds in a folder, and an archive is read as a whole
 
 

@@ -25,7 +25,7 @@ class ImageSource:
     """An image: a file that is read when it is needed, or pixels.
 
     Args:
-        path: of the file; None if there is none.
+        path: path of the file; None if there is none.
         pixels: in RGB; None reads the file.
     """
 

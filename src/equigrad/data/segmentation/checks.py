@@ -38,7 +38,7 @@ def _faults(data: SegmentationData, readings: list[LabelReading], decode: bool) 
     cases: list[tuple[Severity, str, list[str]]] = [
         ("error", "label maps that cannot be used", [reading.fault for reading in readings if reading.fault]),
         ("error", "images that cannot be used, or of another size", _wrong_images(data, readings, decode)),
-        ("error", "pixels of a single category, where nothing can be told apart", _single_category(data, readings)),
+        ("error", "pixels of a single category, so there is nothing to distinguish", _single_category(data, readings)),
         ("note", "images without any labelled pixel", unlabelled),
         ("note", "categories without pixels", _absent(data, readings)),
         ("note", "images listed more than once", [name for name, count in Counter(data.names).items() if count > 1]),

@@ -54,7 +54,7 @@ class EpochAware(Protocol):
     """A data set or a model that changes over the epochs: stops mixing images, or has one more loss towards the end."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before an epoch begins or goes on: in a data set by every worker, in a model by the training."""
+        """Called before an epoch begins or continues: in a data set by every worker, in a model by the training."""
 
 
 class SampleSlot(NamedTuple):
@@ -191,9 +191,9 @@ class StepLoader:
         collate: from items to `(images, targets)`.
         num_workers: processes that read ahead; 0 reads in this one.
         prefetch: batches that each of them reads ahead.
-        seed: of the augmentation.
+        seed: seed of the augmentation.
         on_error: "stop" at a sample that cannot be read, or "skip" it.
-        sample_name: from index to what a message calls the sample, as a rule the file name.
+        sample_name: from an index to the sample's name in messages, usually its file name.
         pin_memory: for accelerators.
     """
 

@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a live line in a terminal, plain lines anywhere else."""
+"""Progress of a run: a live line in a terminal, plain lines anywhere else."""
 
 import time
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class PlainProgress:
 
         Args:
             values: as in the log.
-            evaluation_seconds: of the evaluations that are still to come.
+            evaluation_seconds: seconds of the remaining evaluations.
         """
         self.wants_numbers = False
         self.say(f"step {values['step']:,}/{self.total:,}  {summary(values, self.total, evaluation_seconds)}")

@@ -25,7 +25,7 @@ class Reporter:
     Args:
         fabric: from `launch`.
         total: steps of the run.
-        steps_per_epoch: of the first epoch.
+        steps_per_epoch: number of steps of the first epoch.
         evaluate_every: steps between two evaluations; None if there are none.
     """
 

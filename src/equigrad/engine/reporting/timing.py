@@ -72,7 +72,7 @@ class Forecast:
         left = (self.total - step) * self._seconds_per_step
         evaluations = "" if self.evaluate_every is None else ", evaluations not counted"
         return (
-            f"{self._seconds_per_step:.3g} s a step: the last step is expected at {clock_time(left)}, "
+            f"{self._seconds_per_step:.3g} s per step: the last step is expected at {clock_time(left)}, "
             f"in {duration(left)}{evaluations}; peak memory so far {peak_memory(self.device)}"
         )
 

@@ -21,7 +21,7 @@ def loss(model: PreTrainedModel, loss: nn.Module) -> "TrainerLoss":
     reads them too: `from_pretrained` lists these names as unexpected and leaves them out.
 
     Args:
-        model: of C labels (`num_labels`).
+        model: a model with C labels (`num_labels`).
         loss: any loss of equigrad for C categories. Its `ignore_index` must be -100, which is what the Trainer counts.
     """
     _check(model, loss)

@@ -17,7 +17,7 @@ def scale_gradient(gradient: Tensor, upstream: Tensor, divisor: Tensor, out: Ten
         gradient: dense in memory, of any shape.
         upstream: () floating, d / d loss.
         divisor: () floating, what the loss is divided by.
-        out: of the gradient's dtype and strides.
+        out: result, with the gradient's dtype and strides.
     """
     arguments = {
         "gradient": gradient,

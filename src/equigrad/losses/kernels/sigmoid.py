@@ -58,7 +58,7 @@ def binary_cross_entropy(
         focus: gamma_j.
         quality: y' in [0, 1] of the positive entries, (N, ...), or of the logits' shape with targets.
         foreground_weight: times r_j, on the negative entries of samples that have a category. Class indices only.
-        weight: of a sample with all its entries, by its category. Class indices only.
+        weight: weight of a sample with all its entries, by its category. Class indices only.
         margin: m_j, of p = sigmoid(s z + m).
         scale: s.
         soft_targets: whether targets may lie between 0 and 1. They are y' then, and positive where they are above 0.

@@ -48,7 +48,7 @@ def load_backbone(backbone: nn.Module, weights: StateDict, source: str, *, left_
 
     Args:
         backbone: what the weights are for.
-        weights: of the file.
+        weights: weights in the file.
         source: name of the file, for messages.
         left_out: beginnings of names that lie inside the parts of the backbone and are not needed.
 

@@ -24,7 +24,7 @@ class TimmFeatures(nn.Module):
     """Images to one feature vector each, pooled as the network does it.
 
     Args:
-        name: of the network in timm.
+        name: name of the network in timm.
         weights: None, or a file with timm's names of weights.
     """
 
@@ -44,7 +44,7 @@ class TimmMaps(nn.Module):
     """Images to the maps of chosen strides, finest first (timm's `features_only`).
 
     Args:
-        name: of the network in timm.
+        name: name of the network in timm.
         weights: None, or a file with timm's names of weights.
         output_stride: stages beyond it dilate instead of stepping; None changes nothing.
     """
@@ -94,7 +94,7 @@ class DilatedTimm(nn.Module):
     """Images to the maps that heads of segmenters take.
 
     Args:
-        name: of the network in timm.
+        name: name of the network in timm.
         weights: None, or a file with timm's names of weights.
         output_stride: 8, 16, or 32 for none dilated.
     """

@@ -21,11 +21,11 @@ class DeepLabV3PlusHead(nn.Module):
     Training needs at least two images in a batch: batch norm cannot normalise the average of a single image.
 
     Args:
-        in_channels: of the encoder.
+        in_channels: number of channels of the encoder.
         num_logits: K.
-        channels: of each branch, and of the decoder.
+        channels: number of channels of each branch, and of the decoder.
         low_channels: what the low map is reduced to.
-        dilations: of the branches; 1 is a 1x1 convolution. The default is for an output stride of 8: halve it for 16.
+        dilations: dilations of the branches; 1 is a 1x1 convolution. Defaults are for output stride 8: halve for 16.
         separable: depthwise-separable convolutions in branches and decoder, as published.
         dropout: share of the channels that are left out before the classifier.
     """

@@ -14,9 +14,9 @@ class FCNHead(nn.Module):
     """One 3x3 convolution and the classifier, on the middle map: the auxiliary head of PSPNet and DeepLabV3+.
 
     Args:
-        in_channels: of the encoder.
+        in_channels: number of channels of the encoder.
         num_logits: K.
-        channels: of the convolution.
+        channels: number of channels of the convolution.
     """
 
     def __init__(self, in_channels: EncoderChannels, num_logits: int, *, channels: int = 256) -> None:

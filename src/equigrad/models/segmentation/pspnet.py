@@ -20,9 +20,9 @@ class PSPHead(nn.Module):
     Training needs at least two images in a batch: batch norm cannot normalise the average of a single image.
 
     Args:
-        in_channels: of the encoder.
+        in_channels: number of channels of the encoder.
         num_logits: K.
-        channels: of each pyramid level and of the last convolution.
+        channels: number of channels of each pyramid level and of the last convolution.
         grids: regions on a side, for each level of the pyramid.
         dropout: share of the channels that are left out before the classifier.
     """

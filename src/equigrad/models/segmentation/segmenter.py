@@ -43,7 +43,7 @@ class Auxiliary(nn.Module):
     Args:
         head: from maps to logits (N, K, h, w).
         loss: its own: statistics of this head do not mix with those of the other. A plain cross-entropy has none.
-        weight: of the loss.
+        weight: weight of the loss.
         resolution: at which size logits and labels are compared.
     """
 
@@ -162,8 +162,8 @@ def build_segmenter(
         num_classes: C, at most 255: VOID is no category.
         loss: see `Segmenter`.
         scores: decides how many logits a pixel has.
-        auxiliary_loss: of an `FCNHead`; None is no auxiliary head.
-        auxiliary_weight: of its loss.
+        auxiliary_loss: loss of an `FCNHead`; None is no auxiliary head.
+        auxiliary_weight: weight of its loss.
         bias_prior: probability each sigmoid starts with, such as 0.001; None starts with a bias of 0.
         resolution: see `Segmenter`; also that of the auxiliary head.
         inference: see `Segmenter`.

@@ -75,7 +75,7 @@ class TiledLoss(nn.Module):
 
     Args:
         loss: a `CategoryLoss` with reduction "mean"; called with logits (N, K, R, W), labels (N, R, W), `normalizer`.
-        max_elements: of a tile; at least one row of the whole batch.
+        max_elements: most elements of a tile, which has at least one row of the whole batch.
     """
 
     def __init__(self, loss: nn.Module, *, max_elements: int = MAX_ELEMENTS) -> None:

@@ -30,7 +30,7 @@ def row_tiles(maps: Tensor, size: tuple[int, int], max_elements: int = MAX_ELEME
     Args:
         maps: (N, K, h, w).
         size: (H, W).
-        max_elements: of one tile, (N, K, R, W).
+        max_elements: most elements of a tile, (N, K, R, W).
     """
     num_images, num_maps, num_rows, _ = maps.shape
     height, width = size

@@ -27,13 +27,13 @@ class GlyphImages:
     """Rendered glyphs, drawn in memory: a long-tailed training set and a balanced test set.
 
     Args:
-        num_classes: C.
+        num_classes: number of categories, C.
         max_count: training images of the most frequent category.
         imbalance_factor: its count over that of the rarest, on an exponential profile.
         test_count: test images of each category.
-        difficulty: of the drawings, 0 to 1.
-        image_size: in pixels.
-        seed: same seed, same images.
+        difficulty: how hard the drawings are, 0 to 1.
+        image_size: side of an image in pixels.
+        seed: random seed of the images.
     """
 
     num_classes: int = 40
@@ -75,12 +75,12 @@ class OwnImages:
     Args:
         train: a list of lines `path label`, a CSV file with the columns `image` and `label`, a folder (or `.zip` file)
             with a folder of images for each category, a `.npz` file of arrays, or the folder of CIFAR's binary version.
-        test: the same; None holds a fifth of the training images of each category out.
-        root: what the paths of a list start from, a folder, a `.zip` or a `.npz` file; None is the folder of the list.
-        size: of the images the model sees.
-        photographs: random crops, flips and colour jitter, for photographs; else only small shifts.
-        decode_size: decode training images from JPEG files at a half, a quarter or an eighth of their size, as long as
-            both sides keep so many pixels: faster for large photographs, with other pixels; None is the full size.
+        test: the test set, in the same form; None holds out a fifth of the training images of each category.
+        root: folder, `.zip` or `.npz` file that the paths of a list are relative to; None is the folder of the list.
+        size: side of the model's square input.
+        photographs: augment with random crops, flips and colour jitter, for photographs; otherwise only small shifts.
+        decode_size: decode training JPEGs at 1/2, 1/4 or 1/8 of their size while both sides keep this many pixels:
+            faster for large photographs, but pixels differ slightly. None decodes the full size.
     """
 
     train: Path = Path("train")
@@ -118,13 +118,13 @@ class PublishedImages:
     """ImageNet-LT, Places-LT or iNaturalist 2018 in its published layout.
 
     Args:
-        benchmark: which one.
-        root: what the paths of its lists start from; the lists are there too unless `lists` says where.
-        lists: the folder of the lists.
-        size: of the images the model sees.
-        color_jitter: of the training images.
-        decode_size: decode training images from JPEG files at a half, a quarter or an eighth of their size, as long as
-            both sides keep so many pixels: faster for large photographs, with other pixels; None is the full size.
+        benchmark: which benchmark.
+        root: folder that the paths of its lists are relative to; also the folder of the lists, if `lists` is none.
+        lists: folder of the lists, if different.
+        size: side of the model's square input.
+        color_jitter: strength of colour jitter on training images.
+        decode_size: decode training JPEGs at 1/2, 1/4 or 1/8 of their size while both sides keep this many pixels:
+            faster for large photographs, but pixels differ slightly. None decodes the full size.
     """
 
     benchmark: Benchmark
@@ -157,9 +157,9 @@ class ManyLabels:
         train: a CSV file with the columns `image` and `categories` (names with `;` between them) or with a column of
             0 and 1 for each category, a folder of images with such a file, `labels.csv`, or a COCO or LVIS file, in
             which an image has the categories of its objects.
-        test: the same; None holds a fifth of the training images out.
-        root: folder or `.zip` that the paths start from; None is the folder of the file.
-        size: of the images the model sees.
+        test: the test set, in the same form; None holds out a fifth of the training images.
+        root: folder or `.zip` that the paths are relative to; None is the folder of the file.
+        size: side of the model's square input.
     """
 
     train: Path = Path("train.csv")

@@ -31,7 +31,7 @@ def fit(
         model: changed in place; frozen parts, such as those of a second stage, stay.
         data: features and labels.
         epochs, batch_size, lr, momentum, weight_decay: of the optimiser.
-        seed: of the order of the samples, unless a sampler gives it.
+        seed: seed of the order of the samples, if no sampler decides it.
         sampler: gives the indices of each epoch; None takes every sample once, shuffled.
         after_epoch: called with the number of finished epochs.
     """

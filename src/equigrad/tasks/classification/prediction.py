@@ -24,7 +24,7 @@ class Classification:
         labels: (K,) categories.
         names: their K names.
         scores: (K,).
-        groups: of each, by its training images: many, medium or few.
+        groups: group of each category by its training images: many, medium or few.
         num_shown: how many are listed and drawn; None is all.
     """
 

@@ -18,7 +18,7 @@ class LabelPredictor:
 
     Args:
         model: in evaluation mode, gives `[{"scores": (C,)}]`.
-        transform: of test images.
+        transform: transform of test images.
         class_names: C names.
         category_counts: training images of each category, (C,): they decide its group.
         threshold: least score of a category, unless a call gives one.

@@ -15,23 +15,23 @@ from equigrad.tasks.methods import Method
 
 @dataclass(frozen=True)
 class ClassificationRecipe:
-    """One category an image, or several where the data has them.
+    """Classification: one category per image, or several if the data has them.
 
     Args:
         data: training and test images.
         backbone: the feature extractor.
         method: loss, scores and sampler.
         training: optimiser, schedule, batches, checkpoints.
-        test_batch_size: images at once in the test.
-        precision: of the arithmetic.
-        device: where it runs; "auto" takes a GPU if there is one.
-        shot_groups: limits of many, medium and few: "code" as in the published evaluation (> 100, 20 to 100, < 20), or
-            "paper" as in its text (>= 100, between, <= 20).
-        feature_cache: folder of features of a frozen backbone, which are computed once, without random crops; None
+        test_batch_size: images per batch in the test.
+        precision: floating-point precision.
+        device: where to run; "auto" uses a GPU if there is one.
+        shot_groups: limits of the many-, medium- and few-shot groups: "code" as in the published evaluation (> 100,
+            20 to 100, < 20), or "paper" as in its text (>= 100, between, <= 20).
+        feature_cache: folder for the features of a frozen backbone, which are computed once, without augmentation; None
             computes them at each step.
-        init: weights to start from, a file or the folder of a run; for a second stage or a distillation, the folder of
-            the run before.
-        table: table of the paper that has this recipe as a row.
+        init: initial weights, a file or the folder of a run; for a second stage or a distillation, the folder of the
+            first run.
+        table: the paper's table with this recipe as a row.
         row: name of that row.
     """
 

@@ -49,8 +49,8 @@ def train(
 
     Args:
         recipe: the settings.
-        folder: of the run.
-        resume: go on from its last checkpoint.
+        folder: the run folder.
+        resume: continue from its last checkpoint.
         source: what `recipe.json` says about the recipe.
         command: how the run was started.
     """
@@ -107,7 +107,7 @@ def evaluate(recipe: ClassificationRecipe, folder: Path, weights: Path | None = 
 
     Args:
         recipe: the settings.
-        folder: of the run; the first rank writes the results there.
+        folder: the run folder; the first rank writes the results there.
         weights: run folder to take the weights from; None is `folder`.
     """
     device = join_ranks()

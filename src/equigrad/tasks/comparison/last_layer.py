@@ -32,8 +32,8 @@ class LastLayer:
         epochs: how long.
         batch_size: samples of one step.
         lr: base learning rate.
-        momentum: of SGD.
-        weight_decay: of all parameters.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of all parameters.
     """
 
     epochs: int = 60
@@ -52,9 +52,9 @@ class FrozenFeatures:
     """The features of training and test images, and the last layers that methods train on them.
 
     Args:
-        recipes: of the methods and of those that they start from, by name. Data and backbone of the first are used.
+        recipes: of the methods and those that they start from, by name. Data and backbone of the first are used.
         first_stages: the name of the recipe that a method with two stages starts from.
-        settings: of the training.
+        settings: settings of the training.
         folder: for the features, which are computed once.
     """
 
@@ -108,7 +108,7 @@ def train_last_layer(
     Args:
         recipe: its method and seed are used.
         data: features and labels.
-        settings: of the training.
+        settings: settings of the training.
         first: the finished model that a second stage changes, or a distillation learns from.
     """
     method, counts = recipe.method, CategoryCounts(data.category_counts.numpy(), data.category_counts.numpy())

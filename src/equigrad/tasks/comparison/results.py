@@ -33,7 +33,7 @@ def write_results(
     Args:
         folder: with all rows.
         methods: the compared ones.
-        num_seeds: of each.
+        num_seeds: number of seeds of each.
         data: its name.
         command: that made the comparison.
     """

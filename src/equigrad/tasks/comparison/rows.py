@@ -141,7 +141,7 @@ def measure_rows(folder: ComparisonFolder, methods: Sequence[str], num_seeds: in
             return False
         seconds = (time.monotonic() - start) / number
         left = len(missing) - number
-        rest = f", {seconds:.3g} s a row, about {timedelta(seconds=round(seconds * left))} left" if left else ""
+        rest = f", {seconds:.3g} s per row, about {timedelta(seconds=round(seconds * left))} left" if left else ""
         print(f"{number} of {len(missing)}  {name}, seed {seed}: {_numbers(folder, name, seed)}{rest}", flush=True)
         _write_rows(folder, wanted)
     return True
@@ -164,7 +164,7 @@ def frozen_measure(folder: ComparisonFolder, methods: Mapping[str, Method], last
 
 
 def trained_measure(folder: ComparisonFolder, methods: Mapping[str, Method], command: Sequence[str]) -> Measure:
-    """Trains whole models; a row that was stopped goes on from its last checkpoint."""
+    """Trains whole models; a row that was stopped continues from its last checkpoint."""
 
     def measure(name: str, seed: int) -> bool:
         method, row = methods[name], folder.row(name, seed)

@@ -13,7 +13,7 @@ def norcal_predictions(predictions: Predictions, image_counts: Counts, power: fl
     """Detections with scores that `norcal_detections` has calibrated.
 
     Args:
-        predictions: of a test set.
+        predictions: predictions on a test set.
         image_counts: training images of each category, (C,).
         power: gamma.
     """

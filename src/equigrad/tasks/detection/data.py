@@ -67,12 +67,12 @@ class CocoFiles:
 
     Args:
         train: annotation file.
-        test: annotation file; None holds some of the training images out.
-        images: folder or `.zip` file that the file names of both start from.
-        test_images: the same for the test images, where they lie elsewhere.
-        test_share: of the images that is held out without a test file.
-        keep_empty: train on images without annotations, too.
-        benchmark: whose rules; None takes LVIS's for federated annotations, else COCO's.
+        test: annotation file; None holds out some of the training images.
+        images: folder or `.zip` file that the file names of both are relative to.
+        test_images: folder or `.zip` file of the test images, if different.
+        test_share: share of the images that is held out if there is no test file.
+        keep_empty: also train on images without annotations.
+        benchmark: rules of the metrics; None uses LVIS's for federated annotations, otherwise COCO's.
     """
 
     train: Path = Path("annotations/train.json")
@@ -122,9 +122,9 @@ class OpenImages:
     Args:
         root: folder of the CSV files and the hierarchy; docs/openimages.md names them.
         images: folder with the folders `train` and `validation` of images.
-        sizes: folder with the image sizes `train.csv` and `validation.csv`; None reads them from the images.
+        sizes: folder with image sizes in `train.csv` and `validation.csv`; None reads them from the images.
         expand_boxes: train on every box once more for each ancestor of its category; the released code does not.
-        expand_detections: count detections for the ancestors of their category, too.
+        expand_detections: also count detections for the ancestors of their category.
     """
 
     root: Path = Path("openimages")
@@ -162,15 +162,15 @@ class GlyphObjects:
 
     Args:
         root: folder for the files.
-        num_classes: C.
+        num_classes: number of categories, C.
         max_count: how often the most frequent category is drawn in training.
-        profile: how often the others are: as often as categories of LVIS v1 are in images, cut at `max_count`, so that
-            the shares of rare, common and frequent categories are LVIS's; or falling exponentially.
-        imbalance_factor: of the exponential profile, the most frequent category over the rarest.
+        profile: counts of the others: those of LVIS v1, cut at `max_count`, so that the shares of rare, common and
+            frequent categories are LVIS's; or falling exponentially.
+        imbalance_factor: for the exponential profile, the most frequent category over the rarest.
         test_count: how often each category is drawn in the test set.
-        image_size: side in pixels.
-        difficulty: of the drawings, 0 to 1.
-        seed: same seed, same scenes.
+        image_size: side of a scene in pixels.
+        difficulty: how hard the drawings are, 0 to 1.
+        seed: random seed of the scenes.
     """
 
     root: Path = Path("data/glyph_objects")

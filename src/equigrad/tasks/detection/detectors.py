@@ -26,8 +26,8 @@ class RetinaNet:
     """RetinaNet.
 
     Args:
-        prior: probability that each sigmoid starts with.
-        group_norm: in the towers, as in torchvision's version 2.
+        prior: initial probability of each sigmoid.
+        group_norm: use group norm in the towers, as in torchvision's version 2.
         torchvision_anchors: place the anchors as torchvision does, for its weights.
     """
 
@@ -45,7 +45,7 @@ class Fcos:
     """FCOS with centre sampling.
 
     Args:
-        prior: probability that each sigmoid starts with.
+        prior: initial probability of each sigmoid.
         torchvision_points: place the points and compute scores as torchvision does, for its weights.
     """
 
@@ -62,7 +62,7 @@ class Paa:
     """PAA, probabilistic anchor assignment.
 
     Args:
-        prior: probability that each sigmoid starts with.
+        prior: initial probability of each sigmoid.
     """
 
     prior: float = 0.01
@@ -77,7 +77,7 @@ class Atss:
     """ATSS, adaptive training sample selection.
 
     Args:
-        prior: probability that each sigmoid starts with.
+        prior: initial probability of each sigmoid.
     """
 
     prior: float = 0.01
@@ -92,7 +92,7 @@ class ImprovedAtss:
     """Baseline†: ATSS with the paper's improvements (Sec. 5.2.2).
 
     Args:
-        prior: probability that each sigmoid starts with.
+        prior: initial probability of each sigmoid.
         scales: sides of the anchors, in strides.
         legacy_pixels: count the last pixel of a box in its size, as the released code does.
     """
@@ -111,8 +111,8 @@ class Yolox:
     """YOLOX as its authors published it.
 
     Args:
-        prior: probability that each sigmoid starts with.
-        first_l1_epoch: from which the L1 loss of boxes is added.
+        prior: initial probability of each sigmoid.
+        first_l1_epoch: epoch from which the L1 loss of boxes is added.
     """
 
     prior: float = 0.01
@@ -128,7 +128,7 @@ class YoloxStar:
     """YOLOX*, the paper's variant that suits focal losses.
 
     Args:
-        prior: probability that each sigmoid starts with.
+        prior: initial probability of each sigmoid.
         scales: sides of the anchors, in strides.
     """
 
@@ -145,17 +145,17 @@ class RCNN:
     """Faster R-CNN, or Mask R-CNN.
 
     Args:
-        with_masks: Mask R-CNN.
-        class_agnostic: one box, and one mask, for all categories.
-        num_features: of the two layers before the classifier.
-        num_mask_channels: of the mask branch.
-        sampling_ratio: points a bin of a RoI is averaged over, along each side.
-        aligned: RoIs are pooled with pixel centres at halves; False is torchvision's pooling.
-        box_loss: of both stages; smooth L1 turns linear at 1 / 9.
+        with_masks: also predict masks (Mask R-CNN).
+        class_agnostic: predict one box, and one mask, for all categories.
+        num_features: width of the two layers before the classifier.
+        num_mask_channels: number of channels of the mask branch.
+        sampling_ratio: sampling points along each side of a RoI bin.
+        aligned: pool RoIs with pixel centres at half-integers; False is torchvision's pooling.
+        box_loss: box loss of both stages; smooth L1 turns linear at 1 / 9.
         anchor_scale: side of the anchors, in strides.
-        num_proposals: of an image, at most.
-        rois: which proposals are trained on.
-        version: of torchvision's heads; 2 has more convolutions, with batch norms.
+        num_proposals: most proposals per image.
+        rois: which proposals the second stage trains on.
+        version: version of torchvision's heads; 2 has more convolutions, and batch norms.
     """
 
     with_masks: bool = False

@@ -25,11 +25,11 @@ _NUM_NAMED = 5  # objects in the summary
 
 @dataclass(frozen=True)
 class ShownObjects:
-    """Which detections are given and drawn; detectors without a threshold of their own have hundreds with tiny scores.
+    """Which detections are returned and drawn; without a threshold, detectors return hundreds with tiny scores.
 
     Args:
-        threshold: least score.
-        limit: so many of the best at most are drawn.
+        threshold: minimum score.
+        limit: maximum number of objects to draw, the best ones.
     """
 
     threshold: float = 0.3
@@ -84,7 +84,7 @@ class Detections:
 
     @property
     def masks(self) -> NDArray[np.bool_] | None:
-        """(K, H, W) of the size of the image, made when they are asked for; None if the model has no masks."""
+        """(K, H, W) of the size of the image, computed on access; None if the model has no masks."""
         if self.box_masks is None:
             return None
         masks = np.zeros((len(self), *self.size), dtype=np.bool_)
@@ -119,7 +119,7 @@ class Detections:
         """The image with its best objects, coloured by how often their categories were trained.
 
         Args:
-            longest: of the longer side in pixels.
+            longest: length of the longer side in pixels.
         """
         best = islice(zip(self.rows(), self._each_mask(), strict=True), self.shown.limit)
         objects = [
@@ -129,10 +129,10 @@ class Detections:
         return draw_objects(self.source.read(), objects, longest)
 
     def to_coco(self, image_id: int | str) -> list[dict[str, Any]]:
-        """The objects in the standard result format: ids of the annotation file, boxes as x, y, width and height.
+        """The objects in COCO's result format: ids of the annotation file, boxes as x, y, width and height.
 
         Args:
-            image_id: of the image in its annotation file, or any name of it.
+            image_id: id of the image in its annotation file, or any name.
         """
         if self.categories.ids is None:
             raise ValueError(f"the run's {CATEGORIES} has no ids of categories; `equigrad evaluate RUN` adds them")

@@ -23,7 +23,7 @@ class DetectionPredictor:
     Args:
         model: in evaluation mode.
         categories: it was trained on.
-        transform: of test images.
+        transform: transform of test images.
         collate: from items to a batch.
         shown: which objects.
     """

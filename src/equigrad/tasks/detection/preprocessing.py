@@ -1,4 +1,4 @@
-"""How a detector sees images: what is done to them in training and in the test, and how they are put into batches."""
+"""Preprocessing of a detector's images in training and in the test, and how they are put into batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ class ShorterSide:
     """Images scaled by their shorter side, mirrored at random: most detectors.
 
     Args:
-        short: sides to choose from in training.
-        test_short: the side in the test.
-        long: the longer side is never more.
-        flip: probability of a mirrored training image.
-        stride: batches are padded to its multiples.
+        short: lengths of the shorter side to choose from in training.
+        test_short: length of the shorter side in the test.
+        long: maximum length of the longer side.
+        flip: probability that a training image is mirrored.
+        stride: batches are padded to multiples of it.
     """
 
     short: tuple[int, ...] = tuple(LVIS_SHORT_SIDES)
@@ -62,10 +62,10 @@ class Mosaics:
     """YOLOX: four images in one, mixed with another, and plain ones in the last epochs; squares in the test.
 
     Args:
-        size: of mosaics and of test images.
-        sizes: the longer side the network sees in training, drawn for each image.
-        num_strong_epochs: epochs with mosaics; the rest is plain.
-        mixup: mix two images; small models do without.
+        size: size of mosaics and of test images.
+        sizes: longer sides of training images to choose from.
+        num_strong_epochs: number of epochs with mosaics, before plain ones.
+        mixup: also mix two images; not for small models.
     """
 
     size: int = 640

@@ -18,28 +18,28 @@ from equigrad.tasks.samplers import SamplerKind
 
 @dataclass(frozen=True)
 class DetectionRecipe:
-    """Boxes of objects, and their masks where the detector gives them.
+    """Detection of boxes, and of masks if the detector predicts them.
 
     Args:
         data: training and test images with annotations.
-        preprocessing: sizes and augmentation of what the detector sees.
+        preprocessing: sizes and augmentation of the images.
         backbone: the feature pyramid.
         detector: the detector on the pyramid.
         method: loss and scores of the categories.
         training: optimiser, schedule, batches, checkpoints.
-        sampler: order of the training images: each once an epoch, those with rare categories repeated, or all
+        sampler: order of the training images: each once per epoch, those with rare categories repeated, or all
             categories in turn.
-        repeat_threshold: of repeated images: share of images below which a category is rare.
+        repeat_threshold: share of images below which a category is repeated.
         second_stage: for methods that start from a finished run, which `init` names.
-        init: weights to start from, a file or the folder of a run; None is the backbone's. For a second stage the
-            folder of the run before.
-        check_images: while it trains, evaluate a fixed, random part of the test set of so many images, and the whole
-            only at the end; None always evaluates the whole.
-        test_batch_size: images at once in the test; more than one is faster where they are small and of one size.
-        precision: of the arithmetic.
-        device: where it runs; "auto" takes a GPU if there is one.
-        shown: which objects predictions have, and how many are drawn.
-        table: table of the paper that has this recipe as a row.
+        init: initial weights, a file or the folder of a run; None starts from the backbone's weights. For a second
+            stage, the folder of the first run.
+        check_images: during training, evaluate only this many images, a fixed random part of the test set, and all of
+            them at the end; None always evaluates all.
+        test_batch_size: images per batch in the test; more than one is faster if they are small and of one size.
+        precision: floating-point precision.
+        device: where to run; "auto" uses a GPU if there is one.
+        shown: which objects a prediction has, and how many are drawn.
+        table: the paper's table with this recipe as a row.
         row: name of that row.
     """
 

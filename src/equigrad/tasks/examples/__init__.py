@@ -1,1 +1,1 @@
-"""Test images for the page of a comparison: what each run said about categories that changed."""
+"""Test images for the page of a comparison: the predictions of each run for categories that changed."""

@@ -1,4 +1,4 @@
-"""Test images of a classifier, and the category that each run said."""
+"""Test images of a classifier, and the category that each run predicted."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -19,7 +19,7 @@ class Deployable:
     Args:
         model: from the inputs to the outputs; in evaluation mode, on the CPU.
         inputs: names of the inputs, each with its open dimensions by name.
-        multiples: of which the size of an open dimension has to be a multiple; 1 where nothing is said.
+        multiples: numbers of which the size of an open dimension must be a multiple; by default 1.
         outputs: names of the outputs.
         metadata: what a deployer has to know, as JSON.
         prepare: the inputs for an RGB image, as a batch of one.

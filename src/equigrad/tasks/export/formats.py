@@ -30,7 +30,7 @@ class Format:
     """A format.
 
     Args:
-        suffix: of its files.
+        suffix: file name suffix.
         write: the file of a model, which is traced with the inputs.
         load: runs such a file.
         suppress: gives the suppression of boxes that the format can write.

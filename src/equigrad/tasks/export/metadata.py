@@ -15,8 +15,8 @@ def metadata(task: str, names: Sequence[str], model: nn.Module, *, preprocessing
     """The metadata, for JSON.
 
     Args:
-        task: of the run.
-        names: of the categories, in the order of labels.
+        task: the task of the run.
+        names: names of the categories, in the order of labels.
         model: the trained one; its pixel normalisation is listed for information, because it is part of the model.
         preprocessing: what the caller does to an image, in pixels.
     """

@@ -67,8 +67,8 @@ def export(
     """Write the model of a run, unless it gives something else than the run.
 
     Args:
-        recipe: of the run.
-        folder: of the run.
+        recipe: settings of the run.
+        folder: the run folder.
         file_format: one of FORMATS.
         file: where to; None is `model` in the folder of the run.
         images: a folder, or an image, to compare on; None takes test images of the run, or else generated ones.
@@ -84,7 +84,7 @@ def export(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such folder for the exported file")
     if target.exists() and not force:
-        raise FileExistsError(f"{target}: there already; --force replaces it, --output FILE writes elsewhere")
+        raise FileExistsError(f"{target}: exists already; --force replaces it, --output FILE writes elsewhere")
     deployable = deployable_of(recipe, folder, kind.suppress(), image_size)
     described, chosen = chosen_images(deployable, images)
     inputs = inputs_of(deployable, chosen)

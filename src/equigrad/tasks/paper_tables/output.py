@@ -33,10 +33,10 @@ class TableOutput:
     """Where tables go.
 
     Args:
-        folder: of the files.
+        folder: where the files are.
         scale: "mini" or "full".
-        options: of the command that makes such a table, after its name.
-        versions: of what made it.
+        options: options of the command that makes such a table, after its name.
+        versions: software versions that made it.
     """
 
     folder: Path

@@ -24,7 +24,7 @@ class PlannedRun:
     """A run of a table.
 
     Args:
-        name: of its folder: task, loss, a digest of the settings, and the seed.
+        name: name of its folder: task, loss, a digest of the settings, and the seed.
         recipe: its settings.
         start: the run whose weights it starts from.
         is_reading: nothing is trained: it is an evaluation of that run's weights by other settings.

@@ -37,7 +37,7 @@ class Needs(NamedTuple):
         files: folders and files of data, with the setting that names each.
         weights: files of pretrained weights, and words such as "torchvision".
         gpu_hours: estimate, of all runs.
-        arithmetic: of each kind of run, how its estimate comes about.
+        arithmetic: how the estimate of each kind of run is computed.
     """
 
     files: dict[Path, str]

@@ -49,7 +49,7 @@ def train_missing(
 
     Args:
         runs: in an order in which each comes after the one it starts from.
-        folder: of the runs.
+        folder: folder of the runs.
         jobs: processes; more than one take a thread each.
         command: that was called, for the run folders.
         labels: what to call each run in the lines of progress, by name.

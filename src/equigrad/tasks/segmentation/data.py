@@ -24,9 +24,9 @@ class Ade20k:
 
     Args:
         root: the folder or archive with `images` and `annotations`.
-        train_list: names of the training images, one a line, such as `equigrad data ade20k-lt` writes; None is all.
-        crop_size: side of the squares that are trained on.
-        base: (longer side, shorter side) of the box an image fills at factor 1, and in the test.
+        train_list: names of the training images, one per line, as `equigrad data ade20k-lt` writes; None is all.
+        crop_size: side of the square training crops.
+        base: (longer side, shorter side) of the box that an image is resized to fit.
         group_by: "index" is the categories' own order, which is that of their pixels, as in the paper.
     """
 
@@ -58,20 +58,20 @@ class LabelFolders:
 
     Args:
         images: folder of images.
-        labels: folder of label maps that have the images' names.
-        names: of the categories: a `.txt` file whose line k, from 0, names value k, or a `.csv` file with the columns
-            `id` and `name`.
-        test_images: folder of test images; None holds some of the images out.
-        test_labels: folder of their label maps.
-        test_share: of the images that is held out without test images.
-        train_list: names of the images, one a line, such as `equigrad data ade20k-lt` writes; None is all. Without
+        labels: folder of label maps, named like the images.
+        names: names of the categories: a `.txt` file whose line k, from 0, names value k, or a `.csv` file with the
+            columns `id` and `name`.
+        test_images: folder of test images; None holds out some of the images.
+        test_labels: folder of the test images' label maps.
+        test_share: share of the images that is held out if there are no test images.
+        train_list: names of the images, one per line, as `equigrad data ade20k-lt` writes; None is all. Without
             test images, some of these are held out.
-        root: what the four folders start from, a folder or a `.zip` file.
-        ignored: values of pixels that are not samples.
-        crop_size: (height, width) of what is trained on.
-        base: (longer side, shorter side) of the box an image fills at factor 1, and in the test; None is its own size.
-        scale: least and greatest factor in training.
-        group_by: "count" makes head, medium and tail by training pixels.
+        root: folder or `.zip` file that the four folders are relative to.
+        ignored: values of pixels that are ignored.
+        crop_size: (height, width) of the training crops.
+        base: (longer side, shorter side) of the box that an image is resized to fit; None keeps its size.
+        scale: range of the random factor by which training images are also resized.
+        group_by: "count" makes the head, medium and tail groups by training pixels, "index" by label.
     """
 
     images: Path = Path("images")
@@ -114,10 +114,10 @@ class CamVid:
 
     Args:
         root: folder with `classes.csv` and `images_labels.zip`.
-        crop_size: (height, width) of what is trained on.
-        base: None: the model sees a frame as it is.
-        scale: least and greatest factor in training.
-        group_by: "count" makes head, medium and tail by training pixels.
+        crop_size: (height, width) of the training crops.
+        base: size to which frames are resized; None keeps their size.
+        scale: range of the random factor by which training images are also resized.
+        group_by: "count" makes the head, medium and tail groups by training pixels, "index" by label.
     """
 
     root: Path = Path("camvid")

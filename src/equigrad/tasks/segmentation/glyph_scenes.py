@@ -24,15 +24,15 @@ class GlyphScenes:
     """Scenes of glyphs in which every pixel has a category, the background being the first.
 
     Args:
-        num_glyphs: C - 1.
+        num_glyphs: number of glyph categories, C - 1.
         max_count: how often the most frequent glyph is drawn in training.
         imbalance_factor: its count over that of the rarest, on an exponential profile.
         test_count: how often each glyph is drawn in the test set.
-        image_size: side in pixels.
-        difficulty: of the drawings, 0 to 1.
-        seed: same seed, same scenes.
-        base: None: the model sees a scene as it is.
-        group_by: "count" makes head, medium and tail by training pixels.
+        image_size: side of a scene in pixels.
+        difficulty: how hard the drawings are, 0 to 1.
+        seed: random seed of the scenes.
+        base: size to which scenes are resized; None keeps their size.
+        group_by: "count" makes the head, medium and tail groups by training pixels, "index" by label.
     """
 
     num_glyphs: int = 8

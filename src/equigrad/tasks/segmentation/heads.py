@@ -14,9 +14,9 @@ class PSPNet:
     """PSPNet: averages over grids.
 
     Args:
-        channels: of the head.
-        grids: cells along a side of each grid.
-        dropout: before the classifier.
+        channels: number of channels of the head.
+        grids: number of cells along a side of each grid.
+        dropout: dropout before the classifier.
     """
 
     channels: int = 512
@@ -33,11 +33,11 @@ class DeepLabV3Plus:
     """DeepLabV3+: dilated convolutions, and a decoder with the edges of an early map.
 
     Args:
-        channels: of the head.
-        low_channels: of the early map in the decoder.
-        dilations: of the convolutions, 1 being a plain one.
-        separable: depthwise separable convolutions.
-        dropout: before the classifier.
+        channels: number of channels of the head.
+        low_channels: number of channels of the early feature map in the decoder.
+        dilations: dilations of the convolutions; 1 is a plain one.
+        separable: use depthwise separable convolutions.
+        dropout: dropout before the classifier.
     """
 
     channels: int = 512

@@ -23,7 +23,7 @@ class Segmentation:
     Args:
         source: the image.
         label_map: (H, W) like the image: 0 … C-1, or `equigrad.BACKGROUND` where the score is below the threshold.
-        class_names: of all C categories.
+        class_names: names of all C categories.
         tail: categories of the tail group.
     """
 

@@ -18,25 +18,25 @@ LossResolution = Literal["labels", "tiles", "decoder"]
 
 @dataclass(frozen=True)
 class SegmentationRecipe:
-    """One category a pixel.
+    """Semantic segmentation: one category per pixel.
 
     Args:
         data: training and test images with label maps.
         backbone: the encoder.
-        head: from the encoder's maps to logits.
+        head: computes logits from the encoder's feature maps.
         method: loss and scores.
         training: optimiser, schedule, batches, checkpoints.
-        auxiliary: loss of the auxiliary head, of weight 0.4: plain cross-entropy, one like the method's with statistics
-            of its own, or no such head.
-        loss_at: size at which logits and labels are compared: that of the labels, the same in tiles to save memory, or
-            that of the decoder; see `equigrad.models.segmentation.upsampled_loss`.
+        auxiliary: loss of the auxiliary head, with weight 0.4: plain cross-entropy, the method's loss with its own
+            statistics, or no auxiliary head.
+        loss_at: resolution of the loss: that of the labels, the same in tiles to save memory, or that of the decoder;
+            see `equigrad.models.segmentation.upsampled_loss`.
         window: side of the sliding windows of inference, which overlap by a third; None is the whole image at once.
-        test_batch_size: images that are read together in the test; those of one size are predicted at once.
+        test_batch_size: images per batch in the test; those of one size are predicted together.
         keeps_label_maps: write the prediction for every test image as an index PNG into the run folder.
-        precision: of the arithmetic.
-        device: where it runs; "auto" takes a GPU if there is one.
-        init: weights to start from, a file or the folder of a run; None is the backbone's.
-        table: table of the paper that has this recipe as a row.
+        precision: floating-point precision.
+        device: where to run; "auto" uses a GPU if there is one.
+        init: initial weights, a file or the folder of a run; None starts from the backbone's weights.
+        table: the paper's table with this recipe as a row.
         row: name of that row.
     """
 

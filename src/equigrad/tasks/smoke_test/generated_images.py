@@ -48,7 +48,7 @@ def generated_images(data: ImageData, folder: Path) -> ImageData:
 
 
 def write_benchmark(benchmark: Benchmark, root: Path) -> None:
-    """A benchmark in its published layout: true numbers of categories and training images, one file a category.
+    """A benchmark in its published layout: true numbers of categories and training images, one file per category.
 
     A list names the file of a category as often as the category has images.
     """

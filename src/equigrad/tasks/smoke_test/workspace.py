@@ -24,7 +24,7 @@ from equigrad.tasks.smoke_test.generated_weights import GeneratedWeights
 
 _NUM_STEPS = 2
 _BATCH_SIZE = 4
-_DETECTION_BATCH_SIZE = 2  # hundreds of RoIs an image
+_DETECTION_BATCH_SIZE = 2  # hundreds of RoIs per image
 
 
 class Workspace:

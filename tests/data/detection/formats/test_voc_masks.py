@@ -30,8 +30,8 @@ def test_objects_that_a_png_cannot_number_have_no_mask(tmp_path):
 @pytest.mark.parametrize(
     ("mode", "size", "message"),
     [
-        ("RGB", (1, 2), "expected 1 x 2 with one number a pixel, as its image, got 1 x 2 of mode RGB"),
-        ("P", (2, 2), "expected 2 x 2 with one number a pixel, as its image, got 1 x 2 of mode"),
+        ("RGB", (1, 2), "expected 1 x 2 with one number per pixel, as its image, got 1 x 2 of mode RGB"),
+        ("P", (2, 2), "expected 2 x 2 with one number per pixel, as its image, got 1 x 2 of mode"),
     ],
 )
 def test_a_map_of_another_kind_or_size_is_refused(tmp_path, mode, size, message):

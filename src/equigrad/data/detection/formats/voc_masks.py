@@ -48,7 +48,7 @@ def read_object_masks(file: Path, size: tuple[int, int], num_objects: int) -> li
     except OSError as error:
         raise OSError(f"{file}: {error}") from None
     if not is_map:
-        expected = f"{size[0]} x {size[1]} with one number a pixel"
+        expected = f"{size[0]} x {size[1]} with one number per pixel"
         raise ValueError(f"{file}: expected {expected}, as its image, got {found[0]} x {found[1]} of mode {mode}")
     present = {number for number in range(1, min(num_objects, MAX_OBJECTS) + 1) if counts[number]}
     if len(present) * numbers.size > _MAX_WORK:

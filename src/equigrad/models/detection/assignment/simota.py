@@ -25,7 +25,7 @@ class SimOTAAssigner:
     Args:
         radius: in strides.
         num_overlaps: IoU that are summed for k; the most points an object gets.
-        overlap_weight: of -log IoU in the cost.
+        overlap_weight: weight of -log IoU in the cost.
     """
 
     def __init__(self, radius: float = 2.5, num_overlaps: int = 10, overlap_weight: float = 3.0) -> None:

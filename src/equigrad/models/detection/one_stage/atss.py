@@ -79,7 +79,7 @@ def improved_atss(
         scores: from logits to scores.
         with_quality: whether the loss takes the IoU.
         prior: 0.001 in the paper.
-        scales: of the anchors, in strides; k is 9 for each of them.
+        scales: sizes of the anchors, in strides; k is 9 for each of them.
         legacy_pixels: True for targets whose boxes end on pixel x2, as in the released code of the paper; the
             detections then do, too (see `equigrad.models.detection.boxes`).
     """

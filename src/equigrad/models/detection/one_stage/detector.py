@@ -64,7 +64,7 @@ class DenseDetector(nn.Module):
         grid: anchors of each level.
         assigner: decides which anchors are trained on which objects.
         coder: between boxes and the values of the head.
-        classification_loss: called once a level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
+        classification_loss: called once per level with logits (B * A, K, H, W), labels (B * A, H, W) and `normalizer`,
             as one batch for its statistics.
         scores: from logits to scores (N, C, ...).
         box_losses: by name; one that begins at a later epoch waits for `set_epoch`.

@@ -30,10 +30,10 @@ class DenseHead(nn.Module):
     """Two towers of four convolutions shared by all levels, one for categories, one for boxes and their quality.
 
     Args:
-        num_channels: of the pyramid's maps.
+        num_channels: number of channels of the pyramid.
         num_logits: K, of an anchor.
         num_anchors: A, at each location.
-        num_levels: of the pyramid.
+        num_levels: number of levels of the pyramid.
         group_norm: whether a group normalisation (32 groups) follows each convolution of a tower.
         with_quality: whether the box tower also predicts the quality.
         with_scales: whether each level has a learned factor of its box values (FCOS, ATSS, PAA).

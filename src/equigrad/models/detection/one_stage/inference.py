@@ -57,9 +57,9 @@ class DenseInference:
         """Boxes (n, 4), scores (n,) and labels (n,) of every image, best first.
 
         Args:
-            outputs: of the head, level by level.
+            outputs: outputs of the head, level by level.
             anchors: (H * W * A, 4) of each level.
-            coder: of the box values.
+            coder: decodes the box values.
             scores: from logits to scores.
             image_sizes: (height, width) without padding, at which boxes are cut.
         """

@@ -42,7 +42,7 @@ class OverlapLoss:
 
     Args:
         function: from boxes (n, 4) and their targets (n, 4) to losses (n,).
-        weight: of the loss.
+        weight: weight of the loss.
         is_weighted: see `BoxLoss`.
         first_epoch: see `BoxLoss`.
     """
@@ -62,8 +62,8 @@ class ValueLoss:
     """L1 between the predicted box values and the encoded targets, summed over the four values.
 
     Args:
-        coder: of the detector.
-        weight: of the loss.
+        coder: box coder of the detector.
+        weight: weight of the loss.
         is_weighted: see `BoxLoss`.
         first_epoch: see `BoxLoss`.
     """
@@ -95,7 +95,7 @@ class QualityBranch:
 
     Args:
         target: from the positives to the target of the quality, (n,) in [0, 1].
-        weight: of its loss.
+        weight: weight of its loss.
         on_background: whether background is trained, too, with target 0 (objectness).
     """
 

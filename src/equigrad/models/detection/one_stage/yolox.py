@@ -118,7 +118,7 @@ def yolox_star(
         scores: decides how many logits an anchor has.
         with_quality: whether the classification loss takes the IoU of the positives.
         prior: probability each category, and the IoU, start with.
-        scales: of the anchors, in strides; k is 9 for each of them.
+        scales: sizes of the anchors, in strides; k is 9 for each of them.
     """
     shape = pyramid_shape(pyramid)
     num_logits = scores.num_logits(num_classes)

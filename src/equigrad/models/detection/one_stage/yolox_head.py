@@ -14,10 +14,10 @@ class DecoupledHead(nn.Module):
     The 1x1 convolution that YOLOX has before them is the last one of `CSPDarknetPAFPN`.
 
     Args:
-        num_channels: of the pyramid's maps.
+        num_channels: number of channels of the pyramid.
         num_logits: K, of an anchor.
         num_anchors: A, at each location.
-        num_levels: of the pyramid.
+        num_levels: number of levels of the pyramid.
         prior: probability each category, and the quality, start with.
     """
 

@@ -28,12 +28,12 @@ class FeaturePyramid(FeaturePyramidNetwork):  # type: ignore[misc]
     | `None` | none | |
 
     Args:
-        in_channels: of the maps, finest first.
-        num_channels: of every level.
+        in_channels: numbers of channels of the maps, finest first.
+        num_channels: number of channels of every level.
         extra: see above.
         extra_relu: a ReLU between the two convolutions, as in RetinaNet's paper, FCOS and torchvision; mmdetection's
             RetinaNet and ATSS and the improved baseline have none.
-        norm_groups: of a group norm after each convolution but the two extra ones; None is no norm, as published.
+        norm_groups: groups of a group norm after all convolutions but the two extra ones; None is no norm.
         batch_norm: a batch norm there instead, as in torchvision's R-CNNs of version 2.
     """
 

@@ -23,7 +23,7 @@ class LiteFPN(nn.Module):
 
     Args:
         weights: None, `PACKAGE`, or a file with the package's names of weights; see `EfficientNetLite0`.
-        num_channels: of every level, a multiple of 8.
+        num_channels: number of channels of every level, a multiple of 8.
         extra: where the levels above P5 come from; see `FeaturePyramid`.
         num_frozen: how many of the 16 blocks, and with the first the stem, are not trained; 3 are all up to stride 4.
         frozen_statistics: False also trains the statistics of the norms: without weights they must be.

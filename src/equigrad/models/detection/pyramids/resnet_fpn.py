@@ -1,6 +1,6 @@
 """ResNet-50 and -101 with a feature pyramid, the backbones of the detectors. Weights have torchvision's names.
 
-The stem and the first stage are frozen and so is every batch norm: batches of two images a GPU estimate no statistics.
+The stem, the first stage and every batch norm are frozen: two images per GPU are too few to estimate statistics.
 In a detector the paths are `body.conv1`, `body.bn1`, `body.layer1` … `body.layer4`, `fpn.inner_blocks` (lateral),
 `fpn.layer_blocks` (output) and `fpn.extra_blocks`, below the name the detector gives the pyramid.
 """
@@ -33,7 +33,7 @@ class ResNetFPN(nn.Module):
         extra: where the levels above P5 come from; see `FeaturePyramid`.
         extra_relu: a ReLU between the convolutions of P6 and P7; see `FeaturePyramid`.
         num_frozen: how many of the stem and the four stages are not trained.
-        norm_eps: of the norms; 0.0 for torchvision's weights `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
+        norm_eps: epsilon of the norms; 0.0 for torchvision's `COCO_V1` of Faster R-CNN, Mask R-CNN and RetinaNet.
         fpn_batch_norm: a batch norm after each convolution of the pyramid, as in torchvision's R-CNNs of version 2.
         pixels: mean and standard deviation that images are normalised with.
     """

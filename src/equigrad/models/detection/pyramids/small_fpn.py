@@ -16,7 +16,7 @@ class SmallFPN(nn.Module):
 
     Args:
         width: channels at stride 2; they double with the stride.
-        num_channels: of every level.
+        num_channels: number of channels of every level.
         strides: powers of 2 from 4 on, each twice the one before.
     """
 

@@ -19,9 +19,9 @@ class TimmFPN(nn.Module):
     trained.
 
     Args:
-        name: of the network in timm; it needs maps of the strides 8, 16 and 32, and 4 for "pool".
+        name: name of the network in timm; it needs maps of the strides 8, 16 and 32, and 4 for "pool".
         weights: None, or a file with timm's names of weights.
-        num_channels: of every level, a multiple of 8.
+        num_channels: number of channels of every level, a multiple of 8.
         extra: where the levels above P5 come from; see `FeaturePyramid`.
     """
 

@@ -46,7 +46,7 @@ class MaskPredictor(nn.Module):
     """Logits of one mask a RoI, at twice the resolution of its features.
 
     Args:
-        in_channels: of the features.
+        in_channels: number of channels of the features.
         num_channels: between the two layers.
         num_masks: C, or 1 if all categories share a mask.
     """
@@ -76,10 +76,10 @@ class MaskBranch(nn.Module):
     """Pooling, four convolutions and the predictor.
 
     Args:
-        in_channels: of the pyramid.
+        in_channels: number of channels of the pyramid.
         num_masks: C, or 1 if all categories share a mask.
-        level_names: of the levels RoIs are pooled from.
-        num_channels: of the branch.
+        level_names: names of the levels RoIs are pooled from.
+        num_channels: number of channels of the branch.
         sampling_ratio: points a bin is averaged over, on each of its sides.
         aligned: see `roi_pool`; also for the training targets.
         batch_norm: after each of the four convolutions.
@@ -144,10 +144,10 @@ def mask_targets(masks: Masks, rois: Tensor, matched: Tensor, size: int, *, alig
     """The part of its object's mask inside each RoI: (P, size, size) in [0, 1].
 
     Args:
-        masks: of the G objects.
+        masks: masks of the G objects.
         rois: (P, 4).
         matched: index of the object of each RoI, (P,).
-        size: of the result.
+        size: size of the result.
         aligned: see `roi_pool`.
     """
     targets = rois.new_zeros((len(rois), size, size))
@@ -183,7 +183,7 @@ def paste_masks(masks: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
     Args:
         masks: probabilities (K, M, M) inside the boxes.
         boxes: (K, 4), in pixels of the image.
-        size: of the image, the original one for evaluation.
+        size: size of the image; the original size for evaluation.
     """
     pasted = torch.zeros((len(masks), *size), dtype=torch.uint8, device=masks.device)
     for canvas, mask, (x1, y1, x2, y2) in zip(pasted, masks.float(), boxes.tolist(), strict=True):

@@ -29,8 +29,8 @@ def proposal_network(
     """The published settings: IoU 0.7 and 0.3, NMS 0.7, half of the samples positive.
 
     Args:
-        num_channels: of the pyramid.
-        strides: of its levels.
+        num_channels: number of channels of the pyramid.
+        strides: strides of its levels.
         anchor_scale: side of the anchors in strides; three ratios each.
         num_proposals: most proposals an image, in training as in evaluation.
         num_samples: anchors of an image in the losses.

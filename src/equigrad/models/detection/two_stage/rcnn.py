@@ -129,11 +129,11 @@ def faster_rcnn(
         with_masks: Mask R-CNN.
         version: 2 has two convolutions in the RPN, four with batch norms in the box head, and batch norms in the mask
             branch: torchvision's heads of that name.
-        num_features: of the box head.
-        num_mask_channels: of the mask branch.
+        num_features: width of the box head.
+        num_mask_channels: number of channels of the mask branch.
         sampling_ratio: points a bin of a RoI is averaged over, on each of its sides; 1 is faster where RoIs are small.
         aligned: see `roi_pool`.
-        box_loss: of both stages; smooth L1 turns linear at 1 / 9.
+        box_loss: box loss of both stages; smooth L1 turns linear at 1 / 9.
         anchor_scale: side of the anchors in strides.
         num_proposals: most proposals an image.
         sampler: RoIs of a training step.

@@ -92,10 +92,10 @@ class RoIHead(nn.Module):
     and `classification_loss`.
 
     Args:
-        num_channels: of the pyramid.
-        level_names: of the levels RoIs are pooled from.
+        num_channels: number of channels of the pyramid.
+        level_names: names of the levels RoIs are pooled from.
         num_classes: C.
-        classification_loss: called once a step with logits (R, K) and labels (R,), also without a RoI.
+        classification_loss: called once per step with logits (R, K) and labels (R,), even without RoIs.
         scores: from logits to scores (R, C); decides K.
         classifier: makes the layer before them.
         background_column: column that means background, C for a softmax of C + 1; None labels it BACKGROUND.
@@ -103,7 +103,7 @@ class RoIHead(nn.Module):
             objectness, which counts the foreground alone.
         class_agnostic: one box, and one mask, for all categories.
         mask_branch: None for detection without masks.
-        num_features: of the layers between pooling and predictor.
+        num_features: width of the layers between pooling and predictor.
         with_convs: four convolutions with batch norm and one layer between them, instead of two layers.
         sampling_ratio: points a bin of a RoI is averaged over, on each of its sides.
         aligned: see `roi_pool`.

@@ -14,8 +14,8 @@ def roi_pool(level_names: Sequence[str], size: int, sampling_ratio: int, *, alig
     """From features by level name, RoIs (n, 4) of each image and image sizes to pooled features (N, D, size, size).
 
     Args:
-        level_names: of the levels to pool from, finest first.
-        size: of a pooled map.
+        level_names: names of the levels to pool from, finest first.
+        size: size of a pooled map.
         sampling_ratio: points a bin is averaged over, on each of its sides.
         aligned: pixels have their centres at halves, as in the code that was released with the losses; otherwise
             torchvision's pooling, which is off by half a pixel of the level.

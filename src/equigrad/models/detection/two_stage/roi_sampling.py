@@ -25,12 +25,12 @@ class RoISample(NamedTuple):
 
 @dataclass(frozen=True)
 class RoISampler:
-    """Samples RoIs at random among proposals and objects; where positives are few, background fills the rest.
+    """Samples RoIs at random among proposals and objects; if there are few positives, background fills the rest.
 
     Args:
-        num_rois: most RoIs an image.
-        positive_fraction: most of them that have a category, as a fraction.
-        threshold: IoU with an object from which on a RoI has its category.
+        num_rois: maximum number of RoIs per image.
+        positive_fraction: maximum share of them that have a category.
+        threshold: minimum IoU with an object for a RoI to have its category.
     """
 
     num_rois: int = 512

@@ -36,7 +36,7 @@ class TwoWayObjectness(nn.Module):
     That softmax is the sigmoid of their difference, so any loss with one objectness column can be used.
 
     Args:
-        loss: of logits (N, C + 1), objectness last, such as `WithObjectness(SeesawLoss(C))`.
+        loss: loss of logits (N, C + 1), objectness last, such as `WithObjectness(SeesawLoss(C))`.
     """
 
     def __init__(self, loss: nn.Module) -> None:
