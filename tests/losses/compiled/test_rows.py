@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 CC = os.environ.get("CC", "cc")
 HAS_GCC = shutil.which(CC) and "Free Software Foundation" in subprocess.check_output([CC, "--version"], text=True)
 
-needs_library = pytest.mark.skipif(rows.library is None, reason="the passes are not compiled: no C compiler was found")
+needs_library = pytest.mark.skipif(rows.library is None, reason="the passes are not compiled: gcc was not found")
 
 
 @st.composite
@@ -136,9 +136,9 @@ def test_every_entry_of_the_gradient_is_exact_to_a_few_roundings(case, focus):
         loss, _ = functional.binary_cross_entropy(logits, labels, focus=focus or None, reduction="sum")
     (gradient,) = torch.autograd.grad(loss, logits)
     expected, wanted = double_sums(logits, labels, focus)
-    assert_close(loss.double(), expected, rtol=2e-6, atol=0)
+    assert_close(loss.double(), expected, rtol=5e-6, atol=0)
     # A focus of 2 doubles the error of a logarithm. What is below 1e-17 is as good as nothing.
-    assert_close(gradient.double(), wanted, rtol=3e-6, atol=1e-22)
+    assert_close(gradient.double(), wanted, rtol=1e-5, atol=1e-22)
 
 
 @needs_library
