@@ -158,8 +158,10 @@ EACH_ISA static void cross_entropy_row(const Pass *pass, int64_t i, Sums *sums)
 {
     int64_t num_classes = pass->num_classes, own = pass->labels[i];
     float *gradient = gradient_of_row(pass, i, sums), *columns = sums->columns;
-    if (own < 0 || own >= num_classes) { /* IGNORE; others were refused, but somebody may write them meanwhile */
+    if (own < 0 || own >= num_classes) {
         memset(gradient, 0, num_classes * sizeof(float));
+        if (own != IGNORE) /* it was refused before: somebody has written it meanwhile */
+            sums->loss = NAN;
         return;
     }
     const float *logits = pass->logits + i * pass->stride, *margin = pass->margin;
