@@ -1,4 +1,4 @@
-"""Compiles `rows.c` of the losses where there is a C compiler with OpenMP; without one torch computes them."""
+"""Compiles `rows.c` of the losses where there is gcc; without it torch computes them."""
 
 import hashlib
 import os
@@ -28,18 +28,21 @@ class CompiledRows(BuildHookInterface):
 
 def compile_library(source: Path) -> bool:
     """Whether it could be compiled; `CC` names the compiler."""
-    if sys.platform == "win32":
-        return False
     library = source.with_name("_rows.so")
     unfinished = library.with_suffix(f".{os.getpid()}.part")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, f'-DSOURCE="{digest}"', str(source)]
     try:
-        subprocess.run([*command, "-o", str(unfinished), "-lm"], check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        reason = getattr(error, "stderr", None) or error
-        print(f"equigrad: not compiled, losses on a CPU are slower: {str(reason).strip()}", file=sys.stderr)
+        if sys.platform == "win32":
+            raise OSError("Windows was not tried")
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        command = [*compiler, *FLAGS, f'-DSOURCE="{digest}"', str(source), "-o", str(unfinished), "-lm"]
+        subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        reason = next((line for line in lines if "error" in line), lines[0])
+        print(f"equigrad: not compiled, losses on a CPU are slower: {reason}", file=sys.stderr)
         library.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         return False
     unfinished.replace(library)  # at once, because another process may have loaded the old one
     return True

@@ -21,7 +21,7 @@ def test_the_version_says_whether_the_passes_are_compiled(monkeypatch):
     monkeypatch.setattr(rows, "library", object())
     assert version_text().endswith("chooses), compiled")
     monkeypatch.setattr(rows, "library", None)
-    assert version_text().endswith("chooses), not compiled: installed again with a C compiler they are faster")
+    assert version_text().endswith("chooses), not compiled: installed again with gcc they are faster")
 
 
 def test_another_choice_of_kernels_shows(monkeypatch):

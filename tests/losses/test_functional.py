@@ -355,3 +355,18 @@ def test_mean_divides_by_counted_samples_and_a_normalizer_overrides_it():
     assert mean_sums.divisor == 3
     assert normalized_sums.divisor == 4
     assert_close(mean_sums.negative, sums.negative)
+
+
+@pytest.mark.parametrize("kernels", ["blocks", "torch"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("focus", [None, 2.0])
+def test_a_scale_needs_no_margin(kernels, dtype, focus, monkeypatch):
+    monkeypatch.setenv("EQUIGRAD_KERNELS", kernels)
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=dtype).requires_grad_()
+    labels = torch.tensor([0, 2, BACKGROUND, 1, 1])
+    results = []
+    for scaled, scale in ((logits, 3.0), (3.0 * logits, 1.0)):
+        loss, sums = functional.binary_cross_entropy(scaled, labels, focus=focus, scale=scale)
+        gradient, factor = torch.autograd.grad(loss, logits)[0], 3.0 / scale
+        results.append((loss.detach(), gradient, factor * sums.positive, factor * sums.negative))
+    assert_close(*results, rtol=1e-5, atol=1e-6)

@@ -81,3 +81,15 @@ def test_a_category_without_samples_counts_as_one_or_as_the_rarest_share(values,
 def test_numbers_for_the_categories_are_finite_and_not_negative(values):
     with pytest.raises(ValueError, match="counts must"):
         inputs.per_category("counts", values)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 1), (3, 4)])
+def test_what_categories_have_is_no_matrix(shape):
+    with pytest.raises(ValueError, match=r"must be one number or \(C,\) of them, got \("):
+        inputs.check_logits(LOGITS, 1.0, torch.ones(shape))
+
+
+@pytest.mark.parametrize("num_rows", [0, 3])
+def test_logits_without_categories_are_refused(num_rows):
+    with pytest.raises(ValueError, match=r"logits must be \(N, C\) or \(N, C, d1, ...\), got \(\d, 0\)"):
+        inputs.check_logits(torch.zeros(num_rows, 0))

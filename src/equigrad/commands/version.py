@@ -41,7 +41,7 @@ def kernels_text() -> str:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, no GPU found"
     kernels, compiled = kernels_for(device), ""
     if kernels == "blocks":
-        compiled = ", compiled" if rows.library else ", not compiled: installed again with a C compiler they are faster"
+        compiled = ", compiled" if rows.library else ", not compiled: installed again with gcc they are faster"
     return f"losses are computed by: {kernels} ({name}; {VARIABLE} chooses){compiled}"
 
 

@@ -88,6 +88,8 @@ class BlockwisePass:
         self.is_cpu = logits.device.type == "cpu"
         self.kernels = kernels
         self.scale = scale
+        if margin is None and scale != 1:
+            margin = 0.0  # without a margin nothing is scaled either
         self.margin = None if margin is None else self.vector(margin).to(self.dtype)
         self.loss: Tensor | float = 0.0  # float64
         self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)

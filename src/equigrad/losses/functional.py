@@ -160,7 +160,7 @@ def binary_cross_entropy(
             add_multi_label(run, run.blocks(8), labels, quality, focus_vector, weights, modulation, is_soft=is_soft)
     else:
         if not by_sample and rows.fits(run, maps=True):
-            rows.add_negatives(run, labels, focus_vector, weights.negative, constant_weight=constant_weight)
+            rows.add(run, "negatives", labels, weight=weights.negative, focus=focus_vector, is_constant=constant_weight)
         else:
             blocks = run.blocks(0 if focus is None else 2)
             add_negatives(run, blocks, labels, focus_vector, weights, lowest_label, modulation)
@@ -238,7 +238,7 @@ def cross_entropy(
         with torch.no_grad():
             add_soft_cross_entropy(run, run.blocks(6), labels, weight, label_smoothing, adjust)
     elif rows.fits(run):
-        rows.add_cross_entropy(run, labels, weight, label_margin)
+        rows.add(run, "cross_entropy", labels, weight=weight, label_margin=label_margin)
     else:
         weight = None if weight is None else weight.flatten()
         add_cross_entropy(run, run.blocks(), labels, weight, adjust, lowest_label=lowest_label)
@@ -321,7 +321,7 @@ def lade_cross_entropy(
     labels = run.flatten(labels)
     with torch.no_grad():
         if rows.fits(run):
-            rows.add_cross_entropy(run, labels)
+            rows.add(run, "cross_entropy", labels)
         else:
             add_cross_entropy(run, run.blocks(), labels, lowest_label=lowest_label)
         blocks = run.blocks(2)

@@ -84,8 +84,10 @@ def check_logits(logits: Tensor, *vectors: PerCategory | None) -> None:
         raise ValueError(f"logits must be floating point, got {logits.dtype}")
     wanted: int | str = "C"
     for vector in vectors:
-        if not isinstance(vector, Tensor) or vector.dim() != 1:
+        if not isinstance(vector, Tensor) or vector.dim() == 0:
             continue
+        if vector.dim() > 1:
+            raise ValueError(f"what categories have must be one number or (C,) of them, got {tuple(vector.shape)}")
         if logits.dim() >= 2 and vector.numel() == logits.shape[1] and vector.device != logits.device:
             raise ValueError(
                 f"logits are on {logits.device} but the loss is on {vector.device}: move it with loss.to(device)"
@@ -93,7 +95,7 @@ def check_logits(logits: Tensor, *vectors: PerCategory | None) -> None:
         if logits.dim() < 2 or vector.numel() != logits.shape[1]:
             wanted = vector.numel()
             break
-    if logits.dim() < 2 or wanted != "C":
+    if logits.dim() < 2 or wanted != "C" or logits.shape[1] == 0:
         raise ValueError(f"logits must be (N, {wanted}) or (N, {wanted}, d1, ...), got {tuple(logits.shape)}")
 
 

@@ -4,8 +4,12 @@ import ctypes
 import importlib.util
 import math
 import os
+import platform
 import shutil
+import signal
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,13 +20,16 @@ from torch.testing import assert_close
 import equigrad
 from equigrad import BACKGROUND, IGNORE
 from equigrad.losses import functional, reference
+from equigrad.losses.blockwise import BlockwisePass
 from equigrad.losses.compiled import rows
 from losses.all_losses import CASES
+from quick_processes import quick_context
 
 ROOT = Path(__file__).parents[3]
-COMPILER = shutil.which(os.environ.get("CC", "cc"))
+CC = os.environ.get("CC", "cc")
+HAS_GCC = shutil.which(CC) and "Free Software Foundation" in subprocess.check_output([CC, "--version"], text=True)
 
-needs_library = pytest.mark.skipif(rows.library is None, reason="the passes are not compiled: no C compiler was found")
+needs_library = pytest.mark.skipif(rows.library is None, reason="the passes are not compiled: gcc was not found")
 
 
 @st.composite
@@ -37,6 +44,21 @@ def batches(draw, lowest_label):
     labels[torch.rand(num_rows, generator=generator) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = IGNORE
     vectors = torch.rand(3, num_classes, generator=generator, dtype=torch.float64)
     return logits.detach().requires_grad_(), labels, *vectors
+
+
+def double_sums(logits, labels, focus=None):
+    """Loss and gradient of the summed cross-entropy, or with a focus focal loss, in float64, exact at any logit."""
+    logits, index = logits.detach().double(), labels.unsqueeze(1)
+    is_own = torch.zeros(logits.shape, dtype=torch.bool).scatter_(1, index, True)
+    if focus is None:
+        lead = (logits - logits.gather(1, index)).masked_fill(is_own, -math.inf).logsumexp(1)
+        gradient = logits.log_softmax(1).exp().scatter_(1, index, -lead.sigmoid().unsqueeze(1))
+        return torch.nn.functional.softplus(lead, threshold=700).sum(), gradient
+    error = torch.where(is_own, -logits, logits)
+    cost = error.clamp(min=0) + error.abs().neg().exp().log1p()
+    factor = (focus * (error - cost)).exp()
+    slope = factor * (error.sigmoid() + focus * cost * (-error).sigmoid())
+    return (factor * cost).sum(), torch.where(is_own, -slope, slope)
 
 
 def check(fused, plain, logits):
@@ -89,6 +111,34 @@ def test_binary_cross_entropy_and_focal_loss_are_their_formula(batch, focus, has
     factor = 1.0 if focus is None else (focus * (error - cost)).exp()  # (1 - p_t)^gamma
     plain = (factor * cost * torch.where(is_own, *weights))[labels != IGNORE]
     check(fused, plain, logits)
+
+
+EXACT_CASES = {
+    "many equal ones": lambda random: torch.full((2, 300_001), 0.3),
+    "near ties": lambda random: 5 + 1e-6 * random((40, 1203)),
+    "near ties of large ones": lambda random: 1e4 + 1e-2 * random((40, 1203)),
+    "small probabilities": lambda random: random((3, 9000)) - 30,
+    "far apart": lambda random: 1e4 * random((40, 1203)),
+    "moderate": lambda random: 20 * random((40, 1203)),
+}
+
+
+@needs_library
+@pytest.mark.parametrize("focus", [None, 0.0, 2.0])
+@pytest.mark.parametrize("case", EXACT_CASES)
+def test_every_entry_of_the_gradient_is_exact_to_a_few_roundings(case, focus):
+    generator = torch.Generator().manual_seed(0)
+    logits = EXACT_CASES[case](partial(torch.randn, generator=generator)).requires_grad_()
+    labels = torch.randint(logits.shape[1], (len(logits),), generator=generator)
+    if focus is None:
+        loss, _ = functional.cross_entropy(logits, labels, reduction="sum")
+    else:
+        loss, _ = functional.binary_cross_entropy(logits, labels, focus=focus or None, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected, wanted = double_sums(logits, labels, focus)
+    assert_close(loss.double(), expected, rtol=1e-5, atol=0)
+    # A focus of 2 doubles the error of a logarithm. What is below 1e-17 is as good as nothing.
+    assert_close(gradient.double(), wanted, rtol=1e-5, atol=1e-22)
 
 
 @needs_library
@@ -179,9 +229,61 @@ def test_a_probability_near_one_leaves_an_exact_gradient():
 
 
 @needs_library
+@pytest.mark.parametrize("focus", [None, 2.0])
+def test_an_own_logit_without_a_bound_is_a_sure_sample(focus):
+    logits = torch.tensor([[torch.inf, 0.0, -3e38], [1.0, 3e38, torch.inf]], requires_grad=True)
+    loss, sums = functional.binary_cross_entropy(logits[:1], torch.tensor([0]), focus=focus)
+    factor = 1.0 if focus is None else 0.25
+    assert_close(loss, torch.tensor(factor * math.log(2)))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert_close(gradient[0, [0, 2]], torch.zeros(2))
+    assert sums.positive.eq(0).all()
+    loss, _ = functional.binary_cross_entropy(logits[1:, :2], torch.tensor([0]), focus=focus)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert_close(gradient[1, 1], torch.tensor(1.0))
+
+
+@needs_library
+@pytest.mark.parametrize("what", ["cross_entropy", "negatives"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 5, 3)])
+def test_a_label_that_is_changed_after_its_check_writes_nowhere(what, shape):
+    if what == "cross_entropy" and len(shape) > 2:
+        pytest.skip("maps take blocks")
+    for label in (5, 2**31, 2**62, -(2**63)):
+        run = BlockwisePass(torch.zeros(shape, requires_grad=True), None, 0.0)
+        labels = torch.tensor([1, label, IGNORE]).view(shape[0], *shape[2:])
+        rows.add(run, what, labels, weight=torch.ones(5, dtype=torch.float64))
+        assert math.isnan(run.loss) == (what == "cross_entropy")  # of others the positives are refused by torch
+        assert run.gradient.isfinite().all()
+        assert run.positive.sum() == (0.8 if what == "cross_entropy" else 0)
+
+
+def lose_threads(path):
+    """A loss in this process, which starts threads, and in one that is forked from it, where they are missing."""
+    torch.set_num_threads(2)
+    loss, logits, labels = equigrad.BinaryCrossEntropyLoss(), torch.zeros(701, 300), torch.arange(701) % 300
+    value = loss(logits, labels)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # nobody else would end it
+        path.write_text(str(float(loss(logits, labels) - value)))
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@needs_library
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent(tmp_path):
+    process = quick_context().Process(target=lose_threads, args=(tmp_path / "difference",))
+    process.start()
+    process.join(60)
+    process.kill()
+    assert float((tmp_path / "difference").read_text()) == 0
+
+
+@needs_library
 def test_another_type_layout_or_kernel_takes_blocks(monkeypatch):
     def pass_over(logits):
-        return equigrad.losses.blockwise.BlockwisePass(logits, None)
+        return BlockwisePass(logits, None)
 
     assert rows.fits(pass_over(torch.zeros(2, 3)))
     assert rows.fits(pass_over(torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last)))
@@ -189,6 +291,7 @@ def test_another_type_layout_or_kernel_takes_blocks(monkeypatch):
     assert not rows.fits(pass_over(torch.zeros(2, 3, dtype=torch.float64)))
     assert not rows.fits(pass_over(torch.zeros(2, 3, dtype=torch.bfloat16)))
     assert not rows.fits(pass_over(torch.zeros(3, 2).t()))
+    assert not rows.fits(pass_over(torch.zeros(3, dtype=torch.complex64).conj().imag.unsqueeze(1)))
     monkeypatch.setattr(rows, "library", None)
     assert not rows.fits(pass_over(torch.zeros(2, 3)))
 
@@ -203,25 +306,82 @@ def build():
     return module
 
 
-@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
-def test_a_library_of_another_source_is_not_used(build, tmp_path, monkeypatch):
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """A copy of the source; what is loaded is compiled from it."""
     source = tmp_path / "rows.c"
     source.write_bytes(rows.SOURCE.read_bytes())
-    assert build.compile_library(source)
-    assert [file.name for file in tmp_path.iterdir() if file != source] == [rows.LIBRARY.name]
     monkeypatch.setattr(rows, "SOURCE", source)
     monkeypatch.setattr(rows, "LIBRARY", tmp_path / rows.LIBRARY.name)
+    return source
+
+
+needs_gcc = pytest.mark.skipif(not HAS_GCC, reason="needs gcc")
+
+
+@needs_gcc
+def test_a_library_of_another_source_is_not_used(build, source, monkeypatch):
+    monkeypatch.setenv("CC", f"{CC} -DEACH_ISA= -O1")
+    assert build.compile_library(source)
+    assert {file.name for file in source.parent.iterdir()} == {source.name, rows.LIBRARY.name}
     assert isinstance(rows._load(), ctypes.CDLL)
     source.write_text(source.read_text() + "\n")
     assert rows._load() is None
 
 
-def test_without_a_compiler_the_installation_goes_on_and_says_so(build, tmp_path, monkeypatch, capsys):
-    source = tmp_path / "rows.c"
-    source.write_text("int answer(void) { return 42; }")
-    (tmp_path / rows.LIBRARY.name).write_text("an old one")
-    for compiler in ("no-such-compiler", f"{sys.executable} -c raise(SystemExit(1))"):
+@needs_gcc
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs an x86")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-DEACH_ISA=",  # before AVX2, and what has no choice at run time
+        "-DEACH_ISA= -march=x86-64-v3",
+        """'-DEACH_ISA=__attribute__((target_clones("avx512f", "avx2", "default")))'""",  # gcc before 12
+    ],
+)
+def test_processors_and_compilers_of_each_generation_have_the_same_numbers(flags, build, source, monkeypatch):
+    if "v3" in flags and "AVX2" not in torch.backends.cpu.get_cpu_capability().replace("512", "2"):
+        pytest.skip("needs AVX2")
+    monkeypatch.setenv("CC", f"{CC} {flags} -Wall -Wextra -Werror")
+    assert build.compile_library(source)
+    library = rows._load()
+    assert library is not None
+    logits = (10 * torch.randn(30, 1203, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    labels = torch.arange(30) - 1
+    maps, results = logits[:, :-3].reshape(3, 1200, 2, 5), []
+    for own in (library, None):
+        monkeypatch.setattr(rows, "library", own)
+        for batch, targets, call in (
+            (logits, labels.clamp(min=0), functional.cross_entropy),
+            (logits, labels, functional.binary_cross_entropy),
+            (logits, labels, partial(functional.binary_cross_entropy, focus=2.0)),
+            (maps, labels.view(3, 2, 5), partial(functional.binary_cross_entropy, focus=2.0)),
+        ):
+            loss, sums = call(batch, targets, reduction="sum")
+            results.append((loss.detach(), *torch.autograd.grad(loss, batch, retain_graph=True), *sums[:2]))
+    for one, other in zip(results[:4], results[4:], strict=True):
+        assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_compiler_the_installation_goes_on_and_says_so_in_a_line(build, source, monkeypatch, capsys):
+    rows.LIBRARY.write_text("an old one")
+    failing = f"""{sys.executable} -c 'raise SystemExit("in a function:\\nan error\\nhere")'"""
+    for compiler, reason in (
+        ("no-such-compiler", "'no-such-compiler'"),
+        (failing, ": an error"),
+        ("cc '", "No closing quotation"),
+        (f"{sys.executable} -c raise(SystemExit(1))", "exit status 1."),
+    ):
         monkeypatch.setenv("CC", compiler)
         assert not build.compile_library(source)
-        assert "losses on a CPU are slower" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [source]
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("equigrad: not compiled, losses on a CPU are slower: ")
+        assert line.endswith(reason)
+    assert list(source.parent.iterdir()) == [source]
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+def test_clang_is_refused(build, source, monkeypatch, capsys):
+    monkeypatch.setenv("CC", "clang")
+    assert not build.compile_library(source)
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -5,212 +5,203 @@
    and their sums are added up in order, so that the same number of threads gives the same bits. */
 
 #include <math.h>
-#include <omp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One copy of a row's loop for each of three generations of x86, chosen when the library is loaded. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if !defined(__GNUC__) || defined(__clang__)
+#error "needs gcc: LLVM's OpenMP ends a process in which torch has brought another copy of it"
+#endif
+
+/* One copy of a row's loop for each of three generations of x86, chosen when the library is loaded: glibc can do that.
+   gcc before 12 does not know the generations by name. Tests define it as nothing. */
+#ifndef EACH_ISA
+#if !defined(__x86_64__) || !defined(__GLIBC__)
+#define EACH_ISA
+#elif __GNUC__ >= 12
 #define EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define EACH_ISA
+#define EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
 #endif
 #define INLINED static inline __attribute__((always_inline))
 
 #define IGNORE (-100)
-#define LOG2_E 1.44269504088896340736f
-#define LN_2 0.69314718055994530942
 
-/* float32 sums of so many rows are moved to float64 sums. */
+/* float32 sums of so many entries, and of so many rows, are moved to float64 sums. */
+#define ENTRIES_AT_ONCE 512
 #define ROWS_AT_ONCE 64
 
 /* Whoever loads the library compares it with the source it knows. */
 const char *equigrad_source(void) { return SOURCE; }
 
-/* 2^x of x <= 127, to 1e-7 of it; 0 below -127, where the exponent is 0. */
-INLINED float exp2_of(float x)
+/* What `rows.py` fills in. Vectors are (C,), and NULL where there are none. */
+typedef struct {
+    const float *logits;    /* (N, C) with `stride` between rows; or contiguous (N, C, M) */
+    const int64_t *labels;  /* (N,) or (N, M) */
+    const float *margin;    /* m_j of s z + m */
+    const double *weight;   /* w_j of a sample with this label, or r_j of the negative entries of this category */
+    const double *label_margin; /* taken from the own logit of a sample */
+    const double *focus;
+    float *gradient;  /* divided, contiguous, in the logits' shape; NULL if nobody asked for it */
+    double *positive; /* added to, undivided */
+    double *negative; /* zeros at first, undivided */
+    float *prepared;  /* (5, C) what the functions below make of margin, focus and weight */
+    int64_t stride, num_rows, num_classes, num_positions; /* N, C and M, which is -1 for rows */
+    double divisor, loss; /* `loss` is added to, undivided */
+    float scale;
+    int32_t is_constant, num_threads; /* `is_constant`: the factor |y' - p|^gamma is not differentiated */
+} Pass;
+
+/* What a thread adds up, (C,) each. */
+typedef struct {
+    double loss;
+    double *positive, *negative;
+    float *columns; /* negative, of the last rows */
+    float *row;     /* a gradient that nobody asked for */
+} Sums;
+
+typedef void AddPart(const Pass *pass, int64_t part, Sums *sums);
+
+/* Call `add_part` for each part, a row or a block of a map; 1 if there is not enough memory. */
+static int add_up(Pass *pass, int64_t num_parts, AddPart *add_part)
 {
-    const float round = 12582912.0f + 127; /* 1.5 2^23: the last bits of a sum with it are those of x + 127, rounded */
-    float bounded = x < -127.0f ? -127.0f : x;
-    union { float value; uint32_t bits; } shifted = {bounded + round}, scale;
-    float part = bounded - (shifted.value - round);
-    float power = 1.53473201e-4f; /* the polynomial with the least error of its degree, 2e-9 */
-    power = power * part + 1.340015445e-3f;
-    power = power * part + 9.618484243e-3f;
-    power = power * part + 5.550328082e-2f;
-    power = power * part + 2.402264692e-1f;
-    power = power * part + 6.931472062e-1f;
-    power = power * part + 1.0f;
+    int64_t num_classes = pass->num_classes, num_threads = pass->num_threads;
+    size_t size = 2 * (size_t)num_threads * (size_t)num_classes + 1;
+    Sums *sums = calloc((size_t)num_threads, sizeof(Sums));
+    double *totals = calloc(size, sizeof(double));
+    float *rows = calloc(size, sizeof(float));
+    int failed = !sums || !totals || !rows;
+    if (!failed) {
+        /* After a fork the threads of the parent are gone: one thread must not ask OpenMP for any. */
+#pragma omp parallel for num_threads((int)num_threads) schedule(static, 1) if (num_threads > 1)
+        for (int64_t thread = 0; thread < num_threads; thread++) {
+            double *total = totals + 2 * thread * num_classes;
+            float *row = rows + 2 * thread * num_classes;
+            Sums own = {0, total, total + num_classes, row, row + num_classes};
+            int64_t first = num_parts * thread / num_threads, end = num_parts * (thread + 1) / num_threads;
+            for (int64_t part = first; part < end; part++) {
+                add_part(pass, part, &own);
+                if ((part - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || part == end - 1)
+                    for (int64_t j = 0; j < num_classes; j++) {
+                        own.negative[j] += own.columns[j];
+                        own.columns[j] = 0;
+                    }
+            }
+            sums[thread] = own;
+        }
+        for (int64_t thread = 0; thread < num_threads; thread++) {
+            pass->loss += sums[thread].loss;
+            for (int64_t j = 0; j < num_classes; j++) {
+                pass->positive[j] += sums[thread].positive[j];
+                pass->negative[j] += sums[thread].negative[j];
+            }
+        }
+    }
+    free(sums);
+    free(totals);
+    free(rows);
+    return failed;
+}
+
+static float *gradient_of_row(const Pass *pass, int64_t i, const Sums *sums)
+{
+    return pass->gradient ? pass->gradient + i * pass->num_classes : sums->row;
+}
+
+#define MAX_EXPONENT 88.02969f /* 127 log(2) */
+
+/* e^x of |x| <= MAX_EXPONENT to 1e-7 of it: 2^n e^r with |r| <= log(2) / 2. It is 0 where it would be denormal. */
+INLINED float exp_within(float x)
+{
+    const float round = 12582912.0f + 127; /* 1.5 2^23: the last bits of a sum with it are those of n + 127 */
+    union { float value; uint32_t bits; } shifted = {x * 1.44269504f + round}, scale;
+    float n = shifted.value - round;
+    float rest = (x - n * 0.693359375f) - n * -2.12194440e-4f; /* log(2) in two parts: the first product is exact */
+    float power = 1.38382058e-3f; /* the polynomial with the least error of its degree, 2e-9 */
+    power = power * rest + 8.37495532e-3f;
+    power = power * rest + 4.16682051e-2f;
+    power = power * rest + 1.66664181e-1f;
+    power = power * rest + 4.99999921e-1f;
+    power = power * rest + 1.00000004f;
+    power = power * rest + 1.0f;
     scale.bits = shifted.bits << 23;
     return power * scale.value;
 }
 
-/* log(1 + u) of u in [0, 1], to 1e-7 of it: twice the inverse hyperbolic tangent of u / (2 + u) <= 1/3. */
-INLINED float log1p_unit(float u)
-{
-    float t = u / (2.0f + u), square = t * t;
-    float series = 2.0f / 15;
-    series = series * square + 2.0f / 13;
-    series = series * square + 2.0f / 11;
-    series = series * square + 2.0f / 9;
-    series = series * square + 2.0f / 7;
-    series = series * square + 2.0f / 5;
-    series = series * square + 2.0f / 3;
-    series = series * square + 2.0f;
-    return t * series;
-}
-
-/* What a thread adds up. */
-typedef struct {
-    float *row;       /* (C,) a gradient that nobody asked for */
-    float *columns;   /* (C,) of the last rows */
-    double *negative; /* (C,) of all its rows */
-} Sums;
-
-static int make_sums(Sums *sums, int64_t num_classes)
-{
-    sums->row = malloc(num_classes * sizeof(float));
-    sums->columns = calloc(num_classes, sizeof(float));
-    sums->negative = calloc(num_classes, sizeof(double));
-    return sums->row && sums->columns && sums->negative;
-}
-
-static void move_columns(Sums *sums, int64_t num_classes)
-{
-    for (int64_t j = 0; j < num_classes; j++) {
-        sums->negative[j] += sums->columns[j];
-        sums->columns[j] = 0;
-    }
-}
-
-/* Add up the threads in order, times `factor`, and give back their memory. */
-static void join(Sums *sums, int num_threads, double factor, double *negative, int64_t num_classes)
-{
-    for (int thread = 0; thread < num_threads; thread++) {
-        if (negative)
-            for (int64_t j = 0; j < num_classes; j++)
-                negative[j] = (thread ? negative[j] : 0) + factor * sums[thread].negative[j];
-        free(sums[thread].row);
-        free(sums[thread].columns);
-        free(sums[thread].negative);
-    }
-    free(sums);
-}
-
 /* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* Powers of the entries [first, end) of a row, as they are; their sum is returned. Above 2^127 is 2^127. */
-INLINED float plain_powers(
-    const float *logits, const float *binary_margin, float binary_scale, float *powers, int64_t first, int64_t end)
+/* e^(s z + m - peak) of a row, at most 2^127, and 0 in place of the own entry; their sum is returned. */
+INLINED double powers_of(
+    const float *logits, const float *margin, float scale, float peak, int64_t own, float *powers, int64_t num_classes)
 {
-    float sum = 0;
+    double total = 0;
+    for (int64_t start = 0; start < num_classes; start += ENTRIES_AT_ONCE) {
+        int length = num_classes - start < ENTRIES_AT_ONCE ? (int)(num_classes - start) : ENTRIES_AT_ONCE;
+        int own_here = (int)(own - start);
+        float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = first; j < end; j++) {
-        float exponent = binary_scale * logits[j] + binary_margin[j];
-        float power = exp2_of(exponent > 127.0f ? 127.0f : exponent);
-        powers[j] = power;
-        sum += power;
+        for (int j = 0; j < length; j++) {
+            float exponent = scale * logits[start + j] + margin[start + j] - peak;
+            exponent = exponent < -MAX_EXPONENT || j == own_here ? -MAX_EXPONENT : exponent;
+            float power = exp_within(exponent > MAX_EXPONENT ? MAX_EXPONENT : exponent);
+            powers[start + j] = power;
+            sum += power;
+        }
+        total += sum;
     }
-    return sum;
+    return total;
 }
 
-/* Powers of a row of any logits, below its peak, which is returned; `others` is the sum without the own entry. */
-INLINED float powers_below_peak(
-    const float *logits, const float *margin, float scale, int64_t own, double own_logit, float *powers, double *others,
-    int64_t num_classes)
+/* Cross-entropy of one sample. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
+EACH_ISA static void cross_entropy_row(const Pass *pass, int64_t i, Sums *sums)
 {
-    for (int64_t j = 0; j < num_classes; j++)
-        powers[j] = scale * logits[j] + margin[j];
-    powers[own] = -INFINITY;
-    float peak = (float)own_logit, sum = 0;
+    int64_t num_classes = pass->num_classes, own = pass->labels[i];
+    float *gradient = gradient_of_row(pass, i, sums), *columns = sums->columns;
+    if (own < 0 || own >= num_classes) {
+        memset(gradient, 0, num_classes * sizeof(float));
+        if (own != IGNORE) /* it was refused before: somebody has written it meanwhile */
+            sums->loss = NAN;
+        return;
+    }
+    const float *logits = pass->logits + i * pass->stride, *margin = pass->margin;
+    float scale = pass->scale, own_sum = scale * logits[own] + margin[own];
+    double own_logit = own_sum - (pass->label_margin ? pass->label_margin[own] : 0);
+    /* As of most logits: that spares a pass. */
+    double others = powers_of(logits, margin, scale, 0, own, gradient, num_classes), own_power = exp(own_logit);
+    if (!(own_power > 1e-18 && others + own_power < 1e18)) {
+        float peak = (float)own_logit;
 #pragma omp simd reduction(max : peak)
-    for (int64_t j = 0; j < num_classes; j++)
-        peak = powers[j] > peak ? powers[j] : peak;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < num_classes; j++) {
-        powers[j] = exp2_of((powers[j] - peak) * LOG2_E);
-        sum += powers[j];
-    }
-    *others = sum;
-    return peak;
-}
-
-/* One row; its cost is returned. The own entry is left out of the sum, so that 1 - p is exact where p is near 1. */
-EACH_ISA static double cross_entropy_row(
-    const float *logits, const float *margin, const float *binary_margin, float scale, int64_t own, double own_margin,
-    double weight, double divisor, float *gradient, float *columns, double *own_gradient, int64_t num_classes)
-{
-    float binary_scale = scale * LOG2_E, own_sum = scale * logits[own] + margin[own];
-    double own_logit = own_sum - own_margin;
-    /* As of most logits: that spares two passes. */
-    double others = plain_powers(logits, binary_margin, binary_scale, gradient, 0, own);
-    others += plain_powers(logits, binary_margin, binary_scale, gradient, own + 1, num_classes);
-    double own_power = exp(own_logit), total = others + own_power;
-    if (!(own_power > 1e-18 && total < 1e18)) {
-        own_logit -= powers_below_peak(logits, margin, scale, own, own_logit, gradient, &others, num_classes);
+        for (int64_t j = 0; j < num_classes; j++) {
+            float logit = scale * logits[j] + margin[j];
+            logit = j == own ? -INFINITY : logit;
+            peak = logit > peak ? logit : peak;
+        }
+        others = powers_of(logits, margin, scale, peak, own, gradient, num_classes);
+        own_logit -= peak;
         own_power = exp(own_logit);
-        total = others + own_power;
     }
-    gradient[own] = 0;
-    float factor = (float)(weight / (total * divisor));
+    double weight = pass->weight ? pass->weight[own] : 1, total = others + own_power;
+    double own_gradient = weight * (others / total);
+    float factor = (float)(weight / (total * pass->divisor));
+#pragma omp simd
     for (int64_t j = 0; j < num_classes; j++) {
         float value = gradient[j] * factor;
         gradient[j] = value;
         columns[j] += value;
     }
-    *own_gradient = weight * (others / total);
-    gradient[own] = (float)(-*own_gradient / divisor);
+    gradient[own] = (float)(-own_gradient / pass->divisor);
+    sums->positive[own] += own_gradient;
     /* The first where p is near 1, the second where it is near 0. */
-    return weight * (own_power > 1e-3 * total ? log1p(others / own_power) : log(total) - own_logit);
+    sums->loss += weight * (own_power > 1e-3 * total ? log1p(others / own_power) : log(total) - own_logit);
 }
 
-/* Cross-entropy of s z + m against class indices, each sample with the weight of its category and with `own_margin` of
-   it taken from its own logit.
-
-   Returns 0, or 1 if there is not enough memory. Adds to `positive` and `loss`, and sets `negative`, all
-   undivided. `gradient` is divided; it, `weight` and `own_margin` may be NULL. Rows with a label < 0 are left out: their gradient is 0. */
-int equigrad_cross_entropy(
-    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale,
-    const double *own_margin, const double *weight, double divisor, float *gradient, double *positive, double *negative,
-    double *loss, int64_t num_rows, int64_t num_classes, int num_threads)
+/* Cross-entropy of s z + m against class indices; rows to ignore have no gradient. 1 if there is not enough memory. */
+int equigrad_cross_entropy(Pass *pass)
 {
-    Sums *sums = calloc(num_threads, sizeof(Sums));
-    double *costs = calloc(2 * num_rows + 1, sizeof(double)), *own_gradients = costs + num_rows;
-    float *binary_margin = malloc(num_classes * sizeof(float));
-    int failed = !sums || !costs || !binary_margin;
-    if (!failed) {
-        for (int64_t j = 0; j < num_classes; j++)
-            binary_margin[j] = margin[j] * LOG2_E;
-#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
-        for (int thread = 0; thread < num_threads; thread++) {
-            Sums own = {0};
-            int64_t first = num_rows * thread / num_threads, end = num_rows * (thread + 1) / num_threads;
-            failed |= !make_sums(&own, num_classes);
-            for (int64_t i = first; i < end && !failed; i++) {
-                float *row = gradient ? gradient + i * num_classes : own.row;
-                if (labels[i] < 0)
-                    memset(row, 0, num_classes * sizeof(float));
-                else
-                    costs[i] = cross_entropy_row(
-                        logits + i * stride, margin, binary_margin, scale, labels[i],
-                        own_margin ? own_margin[labels[i]] : 0, weight ? weight[labels[i]] : 1, divisor, row,
-                        own.columns, &own_gradients[i], num_classes);
-                if ((i - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
-                    move_columns(&own, num_classes);
-            }
-            sums[thread] = own;
-        }
-        for (int64_t i = 0; i < num_rows && !failed; i++) {
-            *loss += costs[i];
-            if (labels[i] >= 0)
-                positive[labels[i]] += own_gradients[i];
-        }
-    }
-    if (sums)
-        join(sums, num_threads, divisor, failed ? NULL : negative, num_classes);
-    free(costs);
-    free(binary_margin);
+    int failed = add_up(pass, pass->num_rows, cross_entropy_row);
+    for (int64_t j = 0; j < pass->num_classes; j++)
+        pass->negative[j] *= pass->divisor; /* the columns of the gradient */
     return failed;
 }
 
@@ -221,181 +212,144 @@ typedef struct {
     float slope; /* l'(s) */
 } Entry;
 
-/* Without a focus it is binary cross-entropy. */
-INLINED Entry negative_entry(float logit, const float *focus, int is_constant)
+/* A logit whose entry has no loss and no slope, whatever the focus. */
+#define NEVER (-1e30f)
+
+/* Without a focus it is binary cross-entropy. The factor of the focus is differentiated with `slope_focus`: it or 0. */
+INLINED Entry negative_entry(float logit, int has_focus, float focus, float slope_focus)
 {
-    float u = exp2_of((logit < 0 ? logit : -logit) * LOG2_E), inverse = 1.0f / (1.0f + u);
-    float softplus = (logit > 0 ? logit : 0.0f) + log1p_unit(u);
-    float prob = logit < 0 ? u * inverse : inverse;
+    float size = fabsf(logit), u = exp_within(size > MAX_EXPONENT ? -MAX_EXPONENT : -size);
+    float inverse_of_both = 1.0f / ((1.0f + u) * (2.0f + u)), inverse = (2.0f + u) * inverse_of_both;
+    /* log(1 + u), to 1e-7 of it: twice the inverse hyperbolic tangent of u / (2 + u) <= 1/3. */
+    float t = u * (1.0f + u) * inverse_of_both, square = t * t;
+    float series = 2.0f / 15;
+    series = series * square + 2.0f / 13;
+    series = series * square + 2.0f / 11;
+    series = series * square + 2.0f / 9;
+    series = series * square + 2.0f / 7;
+    series = series * square + 2.0f / 5;
+    series = series * square + 2.0f / 3;
+    series = series * square + 2.0f;
+    float softplus = (logit > 0 ? logit : 0.0f) + t * series, prob = logit < 0 ? u * inverse : inverse;
     Entry entry = {softplus, prob};
-    if (focus) { /* sigma^gamma; a factor below the root of the least number is as good as none */
-        float exponent = (logit - softplus) * *focus * LOG2_E;
-        float modulation = exp2_of(exponent < -63.0f ? -127.0f : exponent);
-        float other = logit < 0 ? inverse : u * inverse;
+    if (has_focus) {
+        /* sigma^gamma, but not below the root of the least number, which is as good as 0: no denormal products. */
+        float exponent = (logit - softplus) * focus, other = logit < 0 ? inverse : u * inverse;
+        float modulation = exp_within(exponent < -43.6f ? -43.6f : exponent);
         entry.loss = softplus * modulation;
-        entry.slope = modulation * prob + (is_constant ? 0.0f : entry.loss * *focus * other);
+        entry.slope = modulation * prob + entry.loss * (slope_focus * other);
     }
     return entry;
 }
 
-/* Entries [first, end) of a row; their weighted cost is returned. */
-INLINED float negative_entries(
-    const float *logits, const float *margin, float scale, const float *focus, int is_constant, const float *weight,
-    float share, float *gradient, float *columns, int64_t first, int64_t end)
+/* A row without the entry `own`; its weighted cost is returned. */
+INLINED double negative_entries(
+    const Pass *pass, const float *logits, int has_focus, int64_t own, float *gradient, float *columns)
 {
-    float cost = 0;
+    int64_t num_classes = pass->num_classes;
+    const float *margin = pass->prepared, *focus = margin + num_classes, *slope_focus = focus + num_classes;
+    const float *weight = slope_focus + num_classes, *factor = weight + num_classes;
+    float scale = pass->scale;
+    double total = 0;
+    for (int64_t start = 0; start < num_classes; start += ENTRIES_AT_ONCE) {
+        int length = num_classes - start < ENTRIES_AT_ONCE ? (int)(num_classes - start) : ENTRIES_AT_ONCE;
+        int own_here = (int)(own - start);
+        float cost = 0;
 #pragma omp simd reduction(+ : cost)
-    for (int64_t j = first; j < end; j++) {
-        float logit = margin ? scale * logits[j] + margin[j] : scale * logits[j];
-        Entry entry = negative_entry(logit, focus ? focus + j : NULL, is_constant);
-        cost += entry.loss * weight[j];
-        columns[j] += entry.slope;
-        gradient[j] = entry.slope * (weight[j] * share);
-    }
-    return cost;
-}
-
-EACH_ISA static double negative_row(
-    const float *logits, const float *margin, float scale, const float *focus, int is_constant, const float *weight,
-    float share, float *gradient, float *columns, int64_t first, int64_t end)
-{
-    /* A loop of its own for each kind, without branches inside. */
-    if (!focus && !margin)
-        return negative_entries(logits, NULL, scale, NULL, 0, weight, share, gradient, columns, first, end);
-    if (!focus)
-        return negative_entries(logits, margin, scale, NULL, 0, weight, share, gradient, columns, first, end);
-    if (!margin && !is_constant)
-        return negative_entries(logits, NULL, scale, focus, 0, weight, share, gradient, columns, first, end);
-    return negative_entries(logits, margin, scale, focus, is_constant, weight, share, gradient, columns, first, end);
-}
-
-/* |y' - p|^gamma BCE of all entries that are not labelled, each with the weight r_j of its category.
-
-   Returns 0, or 1 if there is not enough memory. Adds to `loss` and sets `negative`, undivided; `negative` without r_j.
-   `gradient` is divided, and 0 where an entry is labelled. It, `margin` and `focus` may be NULL. A row with a label < 0
-   has negatives only; one with IGNORE is left out. */
-int equigrad_negatives(
-    const float *logits, int64_t stride, const int64_t *labels, const float *margin, float scale, const float *focus,
-    int is_constant, const float *weight, double divisor, float *gradient, double *negative, double *loss,
-    int64_t num_rows, int64_t num_classes, int num_threads)
-{
-    Sums *sums = calloc(num_threads, sizeof(Sums));
-    double *costs = calloc(num_rows + 1, sizeof(double));
-    int failed = !sums || !costs;
-    float share = (float)(1 / divisor);
-    if (!failed) {
-#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
-        for (int thread = 0; thread < num_threads; thread++) {
-            Sums own = {0};
-            int64_t begin = num_rows * thread / num_threads, end = num_rows * (thread + 1) / num_threads;
-            failed |= !make_sums(&own, num_classes);
-            for (int64_t i = begin; i < end && !failed; i++) {
-                float *row = gradient ? gradient + i * num_classes : own.row;
-                const float *entries = logits + i * stride;
-                int64_t label = labels[i];
-                if (label == IGNORE)
-                    memset(row, 0, num_classes * sizeof(float));
-                else {
-                    int64_t middle = label < 0 ? num_classes : label;
-                    costs[i] = negative_row(
-                        entries, margin, scale, focus, is_constant, weight, share, row, own.columns, 0, middle);
-                    if (label >= 0) {
-                        row[label] = 0;
-                        costs[i] += negative_row(
-                            entries, margin, scale, focus, is_constant, weight, share, row, own.columns, label + 1,
-                            num_classes);
-                    }
-                }
-                if ((i - begin) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || i == end - 1)
-                    move_columns(&own, num_classes);
-            }
-            sums[thread] = own;
+        for (int i = 0; i < length; i++) {
+            int64_t j = start + i;
+            float logit = scale * logits[j] + margin[j];
+            logit = i == own_here ? NEVER : logit;
+            Entry entry = negative_entry(logit, has_focus, focus[j], slope_focus[j]);
+            cost += entry.loss * weight[j];
+            columns[j] += entry.slope;
+            gradient[j] = entry.slope * factor[j];
         }
-        for (int64_t i = 0; i < num_rows && !failed; i++)
-            *loss += costs[i];
+        total += cost;
     }
-    if (sums)
-        join(sums, num_threads, 1, failed ? NULL : negative, num_classes);
-    free(costs);
-    return failed;
+    return total;
 }
 
-/* ---- the same for maps, in which the positions of a category lie side by side --------------------------------------- */
-
-/* Positions whose labels stay in the L1 cache while all categories pass. */
-#define POSITIONS_AT_ONCE 2048
-
-/* One category at some positions; its sums are returned, without the positions that it labels and those to ignore. */
-INLINED Entry map_entries(
-    const float *logits, float margin, float scale, const float *focus, int is_constant, float factor,
-    const int32_t *labels, int32_t category, float *gradient, int64_t num_positions)
+EACH_ISA static void negatives_row(const Pass *pass, int64_t i, Sums *sums)
 {
-    float loss = 0, slope = 0;
-#pragma omp simd reduction(+ : loss, slope)
-    for (int64_t i = 0; i < num_positions; i++) {
-        Entry entry = negative_entry(scale * logits[i] + margin, focus, is_constant);
-        int is_out = (labels[i] == category) | (labels[i] == IGNORE);
-        float own_slope = is_out ? 0.0f : entry.slope;
-        loss += is_out ? 0.0f : entry.loss;
-        slope += own_slope;
-        gradient[i] = own_slope * factor;
+    int64_t own = pass->labels[i];
+    float *gradient = gradient_of_row(pass, i, sums);
+    const float *logits = pass->logits + i * pass->stride;
+    if (own == IGNORE)
+        memset(gradient, 0, pass->num_classes * sizeof(float));
+    else if (pass->focus)
+        sums->loss += negative_entries(pass, logits, 1, own, gradient, sums->columns);
+    else
+        sums->loss += negative_entries(pass, logits, 0, own, gradient, sums->columns);
+}
+
+/* One category at some positions of a map, in which they lie side by side; its sums are returned, without the positions
+   that it labels and those to ignore. */
+INLINED Entry map_entries(
+    const Pass *pass, int64_t j, const float *logits, int has_focus, const int32_t *labels, float *gradient, int length)
+{
+    int64_t num_classes = pass->num_classes;
+    const float *of_category = pass->prepared + j;
+    float scale = pass->scale, margin = of_category[0], focus = of_category[num_classes];
+    float slope_focus = of_category[2 * num_classes], factor = of_category[4 * num_classes];
+    float cost = 0, slopes = 0;
+#pragma omp simd reduction(+ : cost, slopes)
+    for (int i = 0; i < length; i++) {
+        int is_out = (labels[i] == (int32_t)j) | (labels[i] == IGNORE);
+        float logit = scale * logits[i] + margin;
+        Entry entry = negative_entry(is_out ? NEVER : logit, has_focus, focus, slope_focus);
+        cost += entry.loss;
+        slopes += entry.slope;
+        gradient[i] = entry.slope * factor;
     }
-    Entry sums = {loss, slope};
+    Entry sums = {cost, slopes};
     return sums;
 }
 
-EACH_ISA static Entry negative_positions(
-    const float *logits, float margin, float scale, const float *focus, int is_constant, float factor,
-    const int32_t *labels, int32_t category, float *gradient, int64_t num_positions)
+static int64_t blocks_of_a_map(const Pass *pass) { return (pass->num_positions + ENTRIES_AT_ONCE - 1) / ENTRIES_AT_ONCE; }
+
+/* Some positions of a map. Their labels stay in the L1 cache while all categories pass. */
+EACH_ISA static void negatives_block(const Pass *pass, int64_t block, Sums *sums)
 {
-    if (!focus)
-        return map_entries(logits, margin, scale, NULL, 0, factor, labels, category, gradient, num_positions);
-    if (!is_constant)
-        return map_entries(logits, margin, scale, focus, 0, factor, labels, category, gradient, num_positions);
-    return map_entries(logits, margin, scale, focus, 1, factor, labels, category, gradient, num_positions);
+    int64_t num_positions = pass->num_positions, num_blocks = blocks_of_a_map(pass), image = block / num_blocks;
+    int64_t first = block % num_blocks * ENTRIES_AT_ONCE, rest = num_positions - first;
+    int length = rest < ENTRIES_AT_ONCE ? (int)rest : ENTRIES_AT_ONCE;
+    int32_t labels[ENTRIES_AT_ONCE];
+    float unwanted[ENTRIES_AT_ONCE];
+    for (int i = 0; i < length; i++)
+        labels[i] = (int32_t)pass->labels[image * num_positions + first + i];
+    for (int64_t j = 0; j < pass->num_classes; j++) {
+        int64_t start = (image * pass->num_classes + j) * num_positions + first;
+        const float *logits = pass->logits + start;
+        float *gradient = pass->gradient ? pass->gradient + start : unwanted;
+        Entry part = pass->focus ? map_entries(pass, j, logits, 1, labels, gradient, length)
+                                 : map_entries(pass, j, logits, 0, labels, gradient, length);
+        sums->loss += pass->weight[j] * part.loss;
+        sums->negative[j] += part.slope;
+    }
 }
 
-/* `equigrad_negatives` of contiguous logits (N, C, M) and labels (N, M). */
-int equigrad_map_negatives(
-    const float *logits, const int64_t *labels, const float *margin, float scale, const float *focus, int is_constant,
-    const float *weight, double divisor, float *gradient, double *negative, double *loss, int64_t num_images,
-    int64_t num_classes, int64_t num_positions, int num_threads)
+/* |y' - p|^gamma BCE of all entries that are not labelled, each with the weight r_j of its category; those that are have
+   no gradient. A row with a label < 0 has negatives only; one with IGNORE is left out. 1 if there is not enough memory. */
+int equigrad_negatives(Pass *pass)
 {
-    Sums *sums = calloc(num_threads, sizeof(Sums));
-    int64_t blocks_an_image = (num_positions + POSITIONS_AT_ONCE - 1) / POSITIONS_AT_ONCE;
-    int64_t num_blocks = num_images * blocks_an_image;
-    double *costs = calloc(num_blocks + 1, sizeof(double));
-    int failed = !sums || !costs;
-    float share = (float)(1 / divisor);
-    if (!failed) {
-#pragma omp parallel for num_threads(num_threads) schedule(static, 1) reduction(| : failed)
-        for (int thread = 0; thread < num_threads; thread++) {
-            Sums own = {0};
-            int32_t block_labels[POSITIONS_AT_ONCE];
-            float unwanted[POSITIONS_AT_ONCE];
-            failed |= !make_sums(&own, num_classes);
-            int64_t begin = num_blocks * thread / num_threads, end = num_blocks * (thread + 1) / num_threads;
-            for (int64_t block = begin; block < end && !failed; block++) {
-                int64_t image = block / blocks_an_image, first = block % blocks_an_image * POSITIONS_AT_ONCE;
-                int64_t length = num_positions - first < POSITIONS_AT_ONCE ? num_positions - first : POSITIONS_AT_ONCE;
-                for (int64_t i = 0; i < length; i++)
-                    block_labels[i] = (int32_t)labels[image * num_positions + first + i];
-                for (int64_t j = 0; j < num_classes; j++) {
-                    int64_t start = (image * num_classes + j) * num_positions + first;
-                    Entry part = negative_positions(
-                        logits + start, margin ? margin[j] : 0, scale, focus ? focus + j : NULL, is_constant,
-                        weight[j] * share, block_labels, (int32_t)j, gradient ? gradient + start : unwanted, length);
-                    costs[block] += (double)part.loss * weight[j];
-                    own.negative[j] += part.slope;
-                }
-            }
-            sums[thread] = own;
-        }
-        for (int64_t block = 0; block < num_blocks && !failed; block++)
-            *loss += costs[block];
+    int64_t num_classes = pass->num_classes;
+    int is_map = pass->num_positions >= 0;
+    pass->prepared = malloc((5 * num_classes + 1) * sizeof(float));
+    if (!pass->prepared)
+        return 1;
+    for (int64_t j = 0; j < num_classes; j++) {
+        float *of_category = pass->prepared + j, focus = pass->focus ? (float)pass->focus[j] : 0;
+        of_category[0] = pass->margin ? pass->margin[j] : 0;
+        of_category[num_classes] = focus;
+        of_category[2 * num_classes] = pass->is_constant ? 0 : focus;
+        of_category[3 * num_classes] = (float)pass->weight[j];
+        of_category[4 * num_classes] = (float)(pass->weight[j] / pass->divisor);
     }
-    if (sums)
-        join(sums, num_threads, 1, failed ? NULL : negative, num_classes);
-    free(costs);
+    int failed = is_map ? add_up(pass, pass->num_rows * blocks_of_a_map(pass), negatives_block)
+                        : add_up(pass, pass->num_rows, negatives_row);
+    free(pass->prepared);
+    for (int64_t j = 0; j < num_classes; j++)
+        pass->negative[j] *= pass->weight[j];
     return failed;
 }

@@ -5,9 +5,10 @@ They do what `softmax_pass.add_cross_entropy` and `sigmoid_pass.add_negatives` d
 
 import ctypes
 import hashlib
-from ctypes import c_double, c_float, c_int, c_int64, c_void_p
+import os
+from ctypes import c_double, c_float, c_int32, c_int64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,19 @@ ELEMENTS_OF_A_THREAD = 2**15
 """Logits below which another thread costs more than it saves; torch's own operations have the same number."""
 
 
+class Pass(ctypes.Structure):
+    """What `rows.c` calls so."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("logits", "labels", "margin", "weight", "label_margin", "focus")),
+        *((name, c_void_p) for name in ("gradient", "positive", "negative", "prepared")),
+        *((name, c_int64) for name in ("stride", "num_rows", "num_classes", "num_positions")),
+        *((name, c_double) for name in ("divisor", "loss")),
+        ("scale", c_float),
+        *((name, c_int32) for name in ("is_constant", "num_threads")),
+    ]
+
+
 def _load() -> ctypes.CDLL | None:
     """The library, or None where there is none that was compiled from this source."""
     try:
@@ -29,18 +43,17 @@ def _load() -> ctypes.CDLL | None:
         loaded.equigrad_source.restype = ctypes.c_char_p
         if loaded.equigrad_source().decode() != hashlib.sha256(SOURCE.read_bytes()).hexdigest():
             return None
-        matrix: list[Any] = [c_void_p, c_int64, c_void_p, c_void_p, c_float]
-        outputs: list[Any] = [c_void_p, ctypes.POINTER(c_double), c_int64, c_int64, c_int]
-        loaded.equigrad_cross_entropy.argtypes = [*matrix, c_void_p, c_void_p, c_double, c_void_p, c_void_p, *outputs]
-        negatives: list[Any] = [c_void_p, c_int, c_void_p, c_double, c_void_p, *outputs]
-        loaded.equigrad_negatives.argtypes = [*matrix, *negatives]
-        loaded.equigrad_map_negatives.argtypes = [c_void_p, *matrix[2:], *negatives[:-1], c_int64, c_int]
+        for function in (loaded.equigrad_cross_entropy, loaded.equigrad_negatives):
+            function.argtypes = [ctypes.POINTER(Pass)]
     except (OSError, AttributeError):
         return None
     return loaded
 
 
 library = _load()
+
+_process_of_threads: int | None = None
+"""Who started the threads of OpenMP. A process that is forked from it has none, and would wait for them for ever."""
 
 # The functions below run in every step and call no others: a loss is at most three frames deep.
 
@@ -52,83 +65,75 @@ def fits(run: BlockwisePass, *, maps: bool = False) -> bool:
         library is not None
         and run.kernels == "blocks"
         and run.is_cpu
-        and (run.is_rows or (maps and flat.is_contiguous()))
-        and type(flat) is Tensor  # a subclass may have no memory
-        and not is_transformed()
         and flat.dtype == torch.float32
-        and (not run.is_rows or flat.stride(1) == 1)
-        and (run.gradient is None or run.workspace is not None)
+        and (flat.stride(1) == 1 if run.is_rows else maps and flat.is_contiguous())
+        and type(flat) is Tensor  # a subclass may have no memory
+        and not flat.is_neg()  # its memory has the other sign
+        and not is_transformed()
     )
 
 
-def add_cross_entropy(
-    run: BlockwisePass, labels: Tensor, weight: Tensor | None = None, label_margin: Tensor | None = None
+def add(
+    run: BlockwisePass,
+    what: Literal["cross_entropy", "negatives"],
+    labels: Tensor,
+    *,
+    weight: Tensor | None = None,
+    label_margin: Tensor | None = None,
+    focus: Tensor | None = None,
+    is_constant: bool = False,
 ) -> None:
-    """Add samples with class indices; `weight` and `label_margin`, (C,) each, are those of a sample's category."""
+    """Add samples with class indices, or the entries that they do not label, and store the gradient.
+
+    Vectors are float64, one number for each category.
+
+    Args:
+        run: which `fits`.
+        what: the whole cross-entropy, or the negatives of a binary cross-entropy.
+        labels: (N,) or (N, M), checked.
+        weight: w_j of a sample by its label ("cross_entropy"); r_j of the entries of a category ("negatives").
+        label_margin: of "cross_entropy", as in `functional`.
+        focus: of "negatives".
+        is_constant: whether the factor of the focus is not differentiated.
+    """
+    global _process_of_threads
     assert library is not None
-    assert run.margin is not None
-    num_rows, num_classes = run.flat.shape
-    num_threads = min(torch.get_num_threads(), num_rows, num_rows * num_classes // ELEMENTS_OF_A_THREAD)
-    loss, negative = c_double(), torch.empty_like(run.positive)
+    flat, gradient, negative = run.flat, run.gradient, torch.zeros_like(run.positive)
+    num_samples, num_classes, *positions = flat.shape
+    num_threads = min(torch.get_num_threads(), flat.numel() // ELEMENTS_OF_A_THREAD)
+    if num_threads > 1:
+        if _process_of_threads is None:
+            _process_of_threads = os.getpid()
+        elif _process_of_threads != os.getpid():
+            num_threads = 1
     # Copies, where they are any, must live as long as the call.
-    labels, margin = labels.contiguous(), run.margin.contiguous()
+    labels, margin = labels.contiguous(), None if run.margin is None else run.margin.contiguous()
     weight = None if weight is None else weight.contiguous()
     label_margin = None if label_margin is None else label_margin.contiguous()
-    failed = library.equigrad_cross_entropy(
-        run.flat.data_ptr(),
-        run.flat.stride(0),
-        labels.data_ptr(),
-        margin.data_ptr(),
-        run.scale,
-        None if label_margin is None else label_margin.data_ptr(),
-        None if weight is None else weight.data_ptr(),
-        run.stored_divisor,
-        None if run.gradient is None else run.gradient.data_ptr(),
-        run.positive.data_ptr(),
-        negative.data_ptr(),
-        loss,
-        num_rows,
-        num_classes,
-        max(1, num_threads),
-    )
-    if failed:
-        raise MemoryError(f"not enough memory for the sums of {num_classes} categories in {num_threads} threads")
-    run.loss += loss.value
-    run.negative = negative
-
-
-def add_negatives(
-    run: BlockwisePass, labels: Tensor, focus: Tensor | None, weight: Tensor, *, constant_weight: bool
-) -> None:
-    """Add the entries that are not labelled, each with the weight r_j of its category, and store their gradient."""
-    assert library is not None
-    num_samples, num_classes, *_ = run.flat.shape
-    num_threads = min(torch.get_num_threads(), run.flat.numel() // ELEMENTS_OF_A_THREAD)
-    loss, negative = c_double(), torch.empty_like(run.positive)
-    # Copies, where they are any, must live as long as the call.
-    labels, own_weight = labels.contiguous(), weight.to(torch.float32).contiguous()
-    margin = None if run.margin is None else run.margin.contiguous()
-    focus = None if focus is None else focus.to(torch.float32).contiguous()
-    add = library.equigrad_negatives if run.is_rows else library.equigrad_map_negatives
-    failed = add(
-        run.flat.data_ptr(),
-        *([run.flat.stride(0)] if run.is_rows else []),
+    focus = None if focus is None else focus.contiguous()
+    arguments = Pass(
+        flat.data_ptr(),
         labels.data_ptr(),
         None if margin is None else margin.data_ptr(),
-        run.scale,
+        None if weight is None else weight.data_ptr(),
+        None if label_margin is None else label_margin.data_ptr(),
         None if focus is None else focus.data_ptr(),
-        constant_weight,
-        own_weight.data_ptr(),
-        run.stored_divisor,
-        None if run.gradient is None else run.gradient.data_ptr(),
+        None if gradient is None else gradient.data_ptr(),
+        run.positive.data_ptr(),
         negative.data_ptr(),
-        loss,
+        None,
+        flat.stride(0),
         num_samples,
         num_classes,
-        *run.flat.shape[2:],
+        positions[0] if positions else -1,
+        run.stored_divisor,
+        0.0,
+        run.scale,
+        is_constant,
         max(1, num_threads),
     )
+    failed = getattr(library, f"equigrad_{what}")(arguments)
     if failed:
         raise MemoryError(f"not enough memory for the sums of {num_classes} categories in {num_threads} threads")
-    run.loss += loss.value
-    run.negative = negative.mul_(weight.flatten())
+    run.loss += arguments.loss
+    run.negative = negative
