@@ -1,10 +1,14 @@
 """Named choices of `own_data`, through the recipes that have them."""
 
 import json
+from dataclasses import replace
 from typing import get_args
 
 import pytest
+import torch
+from torch import nn
 
+from equigrad.engine.optimizers import freeze, parameter_groups
 from equigrad.recipes import own_data
 from equigrad.recipes.catalogue import rows_of_recipe
 from equigrad.recipes.choices import DetectorName, SegmenterName
@@ -74,17 +78,36 @@ def test_the_image_size_reaches_what_the_model_sees():
     assert own_data.detection(detector="yolox_s", image_size=200).preprocessing.size == 192
 
 
+def pyramid_of(recipe):
+    """The feature pyramid of a recipe at its place in the detector, without weights."""
+    with torch.device("meta"):
+        model = nn.Module()
+        name = "backbone" if isinstance(recipe.detector, RCNN) else "pyramid"
+        model.add_module(name, backbones.without_weights(recipe.backbone).build())
+    return model
+
+
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("detector", ["atss", "faster_rcnn"])
 def test_a_frozen_backbone_leaves_the_pyramid_to_be_trained(backbone, detector):
     recipe = own_data.detection(detector=detector, backbone=backbone, frozen="backbone")
-    pyramid = "backbone" if detector == "faster_rcnn" else "pyramid"
-    assert all(part.startswith(f"{pyramid}.") for part in recipe.training.frozen)
-    parts = {
-        name.partition(".")[0] for name, _ in backbones.without_weights(recipe.backbone).build().named_parameters()
-    }
-    frozen = {part.removeprefix(f"{pyramid}.") for part in recipe.training.frozen}
-    assert parts - frozen == {"fpn"}
+    model = pyramid_of(recipe)
+    freeze(model, recipe.training.frozen)
+    trained = {name.split(".")[1] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {"fpn"}
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_what_is_pretrained_learns_more_slowly_than_the_pyramid(features):
+    recipe = own_data.detection()
+    model = pyramid_of(replace(recipe, backbone=replace(recipe.backbone, imagenet_features=features)))
+    paths = {id(parameter): name.split(".")[1] for name, parameter in model.named_parameters()}
+    fast, slow = set(), set()
+    for group in parameter_groups(model, recipe.training.optimizer):
+        part = fast if group["lr"] == recipe.training.optimizer.lr else slow
+        part |= {paths[id(parameter)] for parameter in group["params"]}
+    assert fast == {"fpn"}
+    assert slow == ({"blocks", "head"} if features else {"blocks"})
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,11 @@ class DetectorChoice:
 
     @property
     def pretrained_parts(self) -> tuple[str, ...]:
-        """Paths of the backbone without its feature pyramid; none of yolox_s, whose backbone starts from scratch."""
+        """Patterns of the backbone without its feature pyramid; none for yolox_s, whose backbone starts from scratch."""
         if isinstance(self.backbone, CspDarknet):
             return ()
-        pyramid = "backbone" if isinstance(self.detector, RCNN) else "pyramid"
-        parts: tuple[str, ...] = ("body",)
-        if isinstance(self.backbone, Lite0Pyramid):
-            parts = ("stem", "blocks", "head") if self.backbone.imagenet_features else ("stem", "blocks")
-        return tuple(f"{pyramid}.{part}" for part in parts)
+        # All parts but `fpn`, whatever a backbone has.
+        return ("backbone.[!f]*" if isinstance(self.detector, RCNN) else "pyramid.[!f]*",)
 
     def frozen_parts(self, frozen: FrozenInDetectors) -> tuple[str, ...]:
         """Paths of what is not trained: what the backbone freezes by itself, or all of it but its feature pyramid."""
