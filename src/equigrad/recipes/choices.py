@@ -126,7 +126,7 @@ class DetectorChoice:
 
     @property
     def pretrained_parts(self) -> tuple[str, ...]:
-        """Patterns of the backbone without its feature pyramid; none for yolox_s, whose backbone starts from scratch."""
+        """Patterns of the backbone without its feature pyramid; none for yolox_s, which starts from scratch."""
         if isinstance(self.backbone, CspDarknet):
             return ()
         # All parts but `fpn`, whatever a backbone has.
