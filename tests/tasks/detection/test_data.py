@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from detection_on_disk import with_text_ids, without_sizes
 from equigrad.tasks.detection.data import CocoFiles, GlyphObjects, OpenImages
 from equigrad.tasks.smoke_test.generated_objects import write_openimages
 from images_on_disk import zip_folder
@@ -39,6 +40,21 @@ def test_both_files_are_read_and_test_images_have_their_annotations(root):
 
 def test_images_without_annotation_are_trained_on_unless_told_otherwise(root):
     assert len(files(root, keep_empty=False).load(with_masks=False).train) == len([ids for ids in TRAIN if ids])
+
+
+def test_files_with_texts_as_ids_and_without_sizes_give_the_same_targets(root):
+    plain = files(root).load(with_masks=True)
+    for name in ("train", "test"):
+        content = without_sizes(with_text_ids(json.loads((root / f"{name}.json").read_text())))
+        (root / f"odd_{name}.json").write_text(json.dumps(content))
+    odd = {name: root / f"odd_{name}.json" for name in ("train", "test")}
+    sets = files(root, **odd, images=zip_folder(root / "images", root / "images.zip")).load(with_masks=True)
+    for found, expected in ((sets.train, plain.train), (sets.test, plain.test)):
+        assert [found[index][1]["image_id"] for index in (0, 1)] == ["image-010", "image-011"]
+        for (_, one), (_, other) in zip(found, expected, strict=True):
+            assert torch.equal(one["boxes"], other["boxes"])
+            assert (one["labels"].tolist(), one["original_size"]) == (other["labels"].tolist(), other["original_size"])
+    assert sets.train[5][1]["masks"].dense().sum() == plain.train[5][1]["masks"].dense().sum()
 
 
 def test_test_images_may_lie_elsewhere(root):

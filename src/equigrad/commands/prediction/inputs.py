@@ -82,7 +82,7 @@ class ImageIds:
 
     def __init__(self, annotations: Path | None) -> None:
         self.annotations = annotations
-        self.by_path: dict[str, int] = {}
+        self.by_path: dict[str, int | str] = {}
         if annotations is not None:
             data = read_coco(annotations)
             self.by_path = dict(zip(data.file_names, data.image_ids.tolist(), strict=True))

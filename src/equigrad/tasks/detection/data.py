@@ -108,7 +108,7 @@ class CocoFiles:
         test_set = DetectionDataset(test, self.test_images or self.images)
 
         def evaluator(folder: Path, iou_types: IouTypes, images: Images | None = None) -> DetectionEvaluator:
-            tested = test if images is None else test.subset(images)
+            tested = test_set.data if images is None else test_set.data.subset(images)
             counts = train.category_counts
             return DetectionEvaluator(tested, folder, iou_types=iou_types, protocol=self.benchmark, train_counts=counts)
 
