@@ -90,7 +90,10 @@ FAILURES = [
         "train own_data:classification --set data.train=objects.json --set data.test=none",
         "own_data:detection trains on",
     ),
-    ("train own_data:classification --set data.train=file.txt --set data.test=none", "a number as label, got 'text'"),
+    (
+        "train own_data:classification --set data.train=file.txt --set data.test=none",
+        "expected `path label`; a table whose first line names its columns must be called .csv",
+    ),
     (
         "train own_data:classification --init file.txt --set data.train=photos --set data.test=none",
         "file.txt: not a file of PyTorch weights",
