@@ -16,7 +16,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """`equigrad predict RUN IMAGE…`."""
     parser = commands.add_parser("predict", help="the predictions of a run for images and videos: pictures, JSON, CSV")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("images", type=Path, nargs="*", metavar="IMAGE", help="images, folders of them, or videos")
+    parser.add_argument(
+        "images", type=Path, nargs="*", metavar="IMAGE", help="images, folders or .zip archives of them, or videos"
+    )
     parser.add_argument("--camera", metavar="DEVICE", help="frames of a camera, such as /dev/video0, until Ctrl-C")
     parser.add_argument("--frames", type=int, metavar="COUNT", help="of a video or camera, so many at most")
     parser.add_argument(
@@ -54,7 +56,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Predict everything that can be read; ValueError at the end if something could not."""
     if not parsed.images and not parsed.camera:
-        parsed.parser.error("nothing to predict: name images, folders or videos, or give --camera DEVICE")
+        parsed.parser.error("nothing to predict: name images, folders, archives or videos, or give --camera DEVICE")
     runs = [parsed.run, *parsed.beside]
     # What cannot be done is refused before torch is imported, which takes seconds.
     from equigrad.commands.prediction.inputs import ImageIds, check_new, inputs_of, pictures_of
@@ -93,6 +95,8 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
     """ValueError for what is not a run, and for what these runs cannot do."""
+    from equigrad.data.images.stores import store_exists
+
     detectors = [run for run in runs if "shown" in read_recipe(run)["settings"]]
     if parsed.limit is not None and detectors != list(runs):
         other = next(run for run in runs if run not in detectors)
@@ -107,7 +111,7 @@ def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
         if getattr(parsed, option) is not None and getattr(parsed, option) < 1:
             raise ValueError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(parsed, option)}")
     # A missing image among others is said when its turn comes.
-    if parsed.images and not any(image.exists() for image in parsed.images):
+    if parsed.images and not any(map(store_exists, parsed.images)):
         raise FileNotFoundError(f"{', '.join(map(str, parsed.images))}: no such image, folder or video")
 
 

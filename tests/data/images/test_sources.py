@@ -7,7 +7,7 @@ from PIL import Image
 
 from equigrad.data.images.sources import image_sources, is_one_image
 from equigrad.data.images.stores import read_image
-from images_on_disk import write_images
+from images_on_disk import write_images, zip_folder
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
@@ -41,6 +41,20 @@ def test_a_folder_gives_the_images_below_it_in_order(tmp_path):
     names = [source.path.relative_to(tmp_path).as_posix() for source in image_sources([tmp_path])]
     assert names == ["a/0.png", "b/0.png", "b/1.png"]
     assert len(list(image_sources([tmp_path, PIXELS]))) == 4
+
+
+def test_an_archive_and_a_folder_in_it_give_their_images_and_a_path_in_it_gives_one(tmp_path):
+    write_images(tmp_path / "all", {"b": 2, "a": 1})
+    archive = zip_folder(tmp_path / "all", tmp_path / "all.zip")
+    for given, names in ((archive, ["a/0.png", "b/0.png", "b/1.png"]), (archive / "b", ["b/0.png", "b/1.png"])):
+        found = list(image_sources([given]))
+        assert [source.path.relative_to(archive).as_posix() for source in found] == names
+        assert not is_one_image(given)
+    (source,) = image_sources([archive / "b" / "1.png"])
+    np.testing.assert_array_equal(source.read(), read_image(tmp_path / "all" / "b" / "1.png"))
+    assert is_one_image(str(archive / "b" / "1.png"))
+    with pytest.raises(FileNotFoundError, match=r"all\.zip/c: no such folder in the archive; it has a, b"):
+        list(image_sources([archive / "c"]))
 
 
 def test_a_folder_without_images_is_refused(tmp_path):
