@@ -67,6 +67,17 @@ def test_test_images_may_lie_elsewhere(root):
     assert files(root, test_images=elsewhere).load(with_masks=False).test[0]
 
 
+def test_images_of_both_sets_that_differ_only_in_their_folder_are_not_mixed_up(root):
+    for name in ("train", "test"):
+        rewrite(root / f"{name}.json", lambda content: content.update(without_sizes(content)))
+    with pytest.raises(
+        ValueError, match=r"train/10\.png: is train/10\.png of .*train\.json and test/10\.png of .*test\."
+    ):
+        files(root, images=root / "images" / "train").load(with_masks=False)
+    split = {"images": root / "images" / "train", "test_images": root / "images" / "test"}
+    assert files(root, **split).load(with_masks=False).test[0]
+
+
 def test_images_may_be_a_folder_of_an_archive_which_the_message_names(root):
     archive = zip_folder(root, root / "all.zip")
     assert files(root, images=archive / "images").load(with_masks=False).train[0]
