@@ -84,7 +84,7 @@ def test_an_earlier_picture_is_replaced_only_on_request(predict, tmp_path):
 def test_the_objects_are_written_in_the_standard_format_and_as_a_table(predict, tmp_path):
     files = ["--json", str(tmp_path / "out" / "found.json"), "--csv", str(tmp_path / "found.csv")]
     code, out, _ = predict("detector", "street.jpg", "--threshold", "0", "--no-pictures", *files)
-    assert (code, "->" in out) == (0, False)
+    assert (code, "->" in out, "drawn" in out) == (0, False, False)
     entries = json.loads((tmp_path / "out" / "found.json").read_text())
     rows = list(csv.DictReader((tmp_path / "found.csv").open()))
     assert len(entries) == len(rows) > 10

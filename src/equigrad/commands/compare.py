@@ -80,6 +80,9 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             is_complete = measure_rows(folder, compared, parsed.seeds, measure)
         except KeyboardInterrupt:
             is_complete = False
+        except (ValueError, OSError):
+            folder.forget_if_nothing_began()
+            raise
         if not is_complete:
             print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED

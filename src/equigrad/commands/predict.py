@@ -1,15 +1,18 @@
 """`equigrad predict`: what a run says about images and videos of yours."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.unfinished_runs import note_unfinished
-from equigrad.run_files import COMPARISONS, PREDICTIONS, read_recipe
+from equigrad.run_files import COMPARISONS, PREDICTIONS, RECIPE, read_recipe
 
 if TYPE_CHECKING:
     from equigrad.tasks.trained_model import TrainedModel
+
+_UNLIMITED = 2**31  # objects: where nothing is drawn, no line says how many are
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -97,6 +100,8 @@ def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
     """ValueError for what is not a run, and for what these runs cannot do."""
     from equigrad.data.images.stores import store_exists
 
+    if not (parsed.run / RECIPE).exists() and any((image / RECIPE).is_file() for image in parsed.images):
+        raise ValueError(f"{parsed.run}: the run comes first, then the images: equigrad predict RUN IMAGE…")
     detectors = [run for run in runs if "shown" in read_recipe(run)["settings"]]
     if parsed.limit is not None and detectors != list(runs):
         other = next(run for run in runs if run not in detectors)
@@ -112,7 +117,10 @@ def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
             raise ValueError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(parsed, option)}")
     # A missing image among others is said when its turn comes.
     if parsed.images and not any(map(store_exists, parsed.images)):
-        raise FileNotFoundError(f"{', '.join(map(str, parsed.images))}: no such image, folder or video")
+        named = ", ".join(map(str, parsed.images))
+        if re.match("https?:/", named):
+            raise FileNotFoundError(f"{named}: images are not read from addresses; download it and name the file")
+        raise FileNotFoundError(f"{named}: no such image, folder or video")
 
 
 def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
@@ -122,8 +130,9 @@ def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
     from equigrad.tasks.run_folder import trained_model
 
     recipe = changed_recipe(run, parsed.set, parsed.recipe)
-    if parsed.limit is not None:
-        recipe = override(recipe, [f"shown.limit={parsed.limit}"])
+    limit = _UNLIMITED if parsed.no_pictures and hasattr(recipe, "shown") else parsed.limit
+    if limit is not None:
+        recipe = override(recipe, [f"shown.limit={limit}"])
     return trained_model(run, recipe, parsed.device)
 
 

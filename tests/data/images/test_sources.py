@@ -53,6 +53,8 @@ def test_an_archive_and_a_folder_in_it_give_their_images_and_a_path_in_it_gives_
     (source,) = image_sources([archive / "b" / "1.png"])
     np.testing.assert_array_equal(source.read(), read_image(tmp_path / "all" / "b" / "1.png"))
     assert is_one_image(str(archive / "b" / "1.png"))
+    with pytest.raises(FileNotFoundError, match=r"all\.zip/b/9\.png: no such image in the archive"):
+        list(image_sources([archive / "b" / "9.png"]))
     with pytest.raises(FileNotFoundError, match=r"all\.zip/c: no such folder in the archive; it has a, b"):
         list(image_sources([archive / "c"]))
 
@@ -87,6 +89,8 @@ def test_arrays_in_grey_and_with_alpha_are_read_like_such_images(mode):
         (torch.full((3, 5, 7), torch.nan), r"floats must be in \[0, 1\]"),
         (torch.zeros(3, 5, 7, dtype=torch.int64), "got .* of int64"),
         (None, "got NoneType"),
+        (np.zeros((3, 5, 7), np.uint8), r"channels last, got \(3, 5, 7\) of uint8; give array.transpose\(1, 2, 0\)"),
+        ("https://a.example/b.jpg", "https://a.example/b.jpg: images are not read from addresses; download it"),
     ],
 )
 def test_what_is_no_image_is_refused_with_what_it_is(image, message):

@@ -184,8 +184,8 @@ class DetectionData:
             new = Path(self.source).with_suffix(".sizes.json")
             words = ["equigrad", "data", "convert", "coco", self.source, str(new), "--images"]
             raise ValueError(
-                f"{self.source}: image {self.image_ids[self.heights.argmin()]}: height and width are missing; "
-                f"`{shlex.join(words)} FOLDER` writes a file with those of the images"
+                f"image {self.image_ids[self.heights.argmin()]}: height and width are missing; "
+                f"`{shlex.join(words)} FOLDER` writes a file that has them"
             )
 
     @cached_property

@@ -33,6 +33,8 @@ def archived_images(given: Path) -> tuple[ZipStore, list[str]] | None:
     archive = ZipStore(parts[0])
     if parts[1] and archive.size(parts[1]) is not None:
         return archive, [parts[1]]
+    if is_image_path(parts[1]):
+        raise FileNotFoundError(f"{given}: no such image in the archive")
     store = open_store(given)
     assert isinstance(store, ZipStore)
     if not (found := image_paths(store)):

@@ -193,6 +193,8 @@ def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str
     if not paths:
         annotations = next(iter(sorted(Path(root).glob("*.json"))), None)
         hint = f"; {annotations} may have boxes: name that file, with --images {root}" if annotations else ""
+        if (Path(root) / "recipe.json").is_file():
+            hint = "; it is the folder of a run"
         if not hint and image_paths(store):
             hint = "; name the folder above, if this one is a category"
         raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder{hint}")

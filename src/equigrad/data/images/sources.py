@@ -48,6 +48,8 @@ class ImageSource:
 def image_sources(images: Iterable[OneImage]) -> Iterator[ImageSource]:
     """One source an image, in order; the images of a folder or an archive one after the other."""
     for image in images:
+        if isinstance(image, str) and "://" in image:
+            raise ValueError(f"{image}: images are not read from addresses; download it and give its path")
         if isinstance(image, str | os.PathLike):
             yield from _files(Path(image))
         else:
@@ -78,6 +80,8 @@ def _pixels(image: Any) -> Image.Image:
         return to_rgb(image)
     if isinstance(image, Tensor):
         image = _channels_last(image)
+    if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] == 3 and image.shape[2] not in (3, 4):
+        raise ValueError(f"an array must have its channels last, got {_kind(image)}; give array.transpose(1, 2, 0)")
     has_shape = isinstance(image, np.ndarray) and (image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (3, 4)))
     if not has_shape or image.dtype != np.uint8:
         raise ValueError(
