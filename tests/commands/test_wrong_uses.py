@@ -152,7 +152,8 @@ FAILURES = [
         "train own_data:detection --set data.train=objects.json --set data.test=objects.json --set data.images=photos",
         "photos/a.jpg: no such image, nor others of the annotations in photos; name the folder that has them",
     ),
-    ("compare far.csv", "--set data.root=FOLDER (--root FOLDER in other commands) says where the paths of"),
+    ("train own_data:multi_label --set data.train=near.csv --set data.test=none", "--set data.root=photos (--root in"),
+    ("compare far.csv", "--set data.root=FOLDER (--root in other commands) says where the paths of"),
     ("data counts RUN", "it is the folder of a run"),
     ("compare RUN", "it is the folder of a run"),
     ("data counts headless.csv", "which is no line of names but that of an image: write one above it"),
@@ -195,6 +196,7 @@ def folder(run, tmp_path_factory):
         (folder / file).write_text("train: images\nnames: [cat]\n")
     zip_folder(folder / "photos", folder / "photos.zip")
     (folder / "far.csv").write_text("elsewhere/a.jpg,cat\nelsewhere/b.jpg,dog\n")
+    (folder / "near.csv").write_text("cat/0.png,cat\ndog/0.png,dog\n")
     (folder / "headless.csv").write_text("a.jpg,1,0\n")
     (folder / "mixed.txt").write_text("a.jpg 0\nb.jpg cat\n")
     (folder / "empty").mkdir()

@@ -71,7 +71,10 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     check_links(parsed.folder)
     with run_lock(parsed.folder, command), one_voice():
         folder.keep_settings({name: methods[name] for name in compared})
-        print(f"{task.replace('_', ' ')}: {len(compared)} methods, {parsed.seeds} seeds", flush=True)
+        print(
+            f"{task.replace('_', ' ')}: {len(compared)} methods, {parsed.seeds} seed{'s' * (parsed.seeds > 1)}",
+            flush=True,
+        )
         try:
             if last_layer is not None:
                 measure = frozen_measure(folder, methods, last_layer)

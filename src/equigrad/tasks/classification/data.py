@@ -13,6 +13,7 @@ from equigrad.data.held_out import held_out, held_out_of_each_category
 from equigrad.data.images import transforms
 from equigrad.data.images.checks import check_several_categories
 from equigrad.data.images.dataset import ImageDataset
+from equigrad.data.images.folders import folder_with
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.published_lists import Benchmark, read_published
@@ -198,9 +199,11 @@ def _check_root(images: ImageList) -> None:
     """FileNotFoundError if none of some images that the file of a user names is there: its paths start elsewhere."""
     tried = images.paths[:: -(-len(images) // _NUM_TRIED)]
     if all(images.store.size(path) is None for path in tried):
+        found = folder_with(images.store, tried)
+        root = "FOLDER" if found is None else images.store.name(found)
         raise FileNotFoundError(
-            f"{images.store.name(images.paths[0])}: no such image; --set data.root=FOLDER (--root FOLDER in other "
-            f"commands) says where the paths of {images.source} start"
+            f"{images.store.name(images.paths[0])}: no such image; --set data.root={root} (--root in other commands) "
+            f"says where the paths of {images.source} start"
         )
 
 
