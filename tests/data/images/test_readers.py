@@ -100,7 +100,7 @@ def test_names_come_from_the_classes_beside_the_list(tmp_path):
     assert images.category_counts.tolist() == [1, 1, 0]
 
 
-@pytest.mark.parametrize("line", ["a.png", "a.png x", "a.png 1.5", "7"])
+@pytest.mark.parametrize("line", ["a.png", "a.png x", "a.png 1.5", "7", "a2", "a7.png", ",3"])
 def test_a_wrong_line_is_named(tmp_path, line):
     (tmp_path / "train.txt").write_text(f"ok.png 0\n\n{line}\n")
     with pytest.raises(ValueError, match=r"train\.txt, line 3: expected `path label`"):

@@ -144,7 +144,7 @@ def _parse(file: Path) -> tuple[tuple[str, ...], list[str]]:
 def _divided(line: str) -> tuple[str, str]:
     """Path and label; both may have spaces in them, a path without the suffix of an image only before a number."""
     ends = [match.end() for match in _END_OF_PATH.finditer(line)]
-    last = ends[-1] if ends else max(map(line.rfind, _SEPARATORS))
+    last = ends[-1] if ends else max(0, *map(line.rfind, _SEPARATORS))
     path, label = line[:last].rstrip(_SEPARATORS), line[last:].strip(_SEPARATORS)
     return (path, label) if ends or _is_number(label) else ("", "")
 
