@@ -45,3 +45,31 @@ def write_pictures(folder, content, seed=0):
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (record["height"], record["width"], 3), dtype=np.uint8)).save(file)
     return folder
+
+
+def with_text_ids(content):
+    """The same content with texts as ids, as tools write that call an image by its file."""
+
+    def text(id_, kind):
+        return f"{kind}-{id_:03}"
+
+    changed = json.loads(json.dumps(content))
+    for record in changed["images"]:
+        record["id"] = text(record["id"], "image")
+        for field in {"neg_category_ids", "not_exhaustive_category_ids"} & record.keys():
+            record[field] = [text(id_, "kind") for id_ in record[field]]
+    for record in changed["categories"]:
+        record["id"] = text(record["id"], "kind")
+    for record in changed["annotations"]:
+        record["id"] = text(record["id"], "object")
+        record["image_id"] = text(record["image_id"], "image")
+        record["category_id"] = text(record["category_id"], "kind")
+    return changed
+
+
+def without_sizes(content):
+    """The same content without the height and width of its images."""
+    images = [
+        {key: value for key, value in record.items() if key not in ("height", "width")} for record in content["images"]
+    ]
+    return {**content, "images": images}

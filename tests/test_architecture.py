@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "equigrad"
 
 # What the modules of a part may import of the package, besides itself. A name stands for all below it.
-BASE = {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "run_files", "settings", "terminal"}
+BASE = {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "record_ids", "run_files", "settings", "terminal"}
 ALLOWED = {
     **{part: set() for part in BASE},
     "errors": {"terminal"},
@@ -31,13 +31,13 @@ ALLOWED = {
     "decoupling": {"models"},
     "distillation": {"labels", "losses"},
     "models": {"labels", "lazy", "statistics"},
-    "data": {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "terminal"},
-    "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "data.frequency"},
+    "data": {"arrays", "csv_cells", "errors", "files", "labels", "lazy", "record_ids", "terminal"},
+    "evaluation": {"arrays", "csv_cells", "files", "labels", "lazy", "record_ids", "data.frequency"},
     "engine": {"arrays", "errors", "files", "meter", "run_files", "settings", "statistics", "terminal"},
     "analysis": {"arrays", "files", "run_files", "data.frequency"},
     "integrations": {"files", "labels", "lazy", "losses", "statistics", "models.scores"},
     "tasks": {
-        *(BASE - {"csv_cells", "lazy"}),
+        *(BASE - {"csv_cells", "lazy", "record_ids"}),
         *("losses", "sampling", "calibration", "decoupling"),
         *("models", "data", "evaluation", "engine", "analysis"),
     },
@@ -51,7 +51,7 @@ ALLOWED = {
     "commands": {
         *("recipes", "tasks", "engine", "analysis", "evaluation", "data", "sampling"),
         *("losses.compiled.rows", "losses.kernel_choice"),
-        *(BASE - {"arrays", "labels", "lazy"}),
+        *(BASE - {"arrays", "labels", "lazy", "record_ids"}),
     },
     "trained": {"recipes", "run_files", "tasks"},
     "cli": {"commands", "errors"},

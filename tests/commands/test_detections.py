@@ -32,9 +32,11 @@ def test_detections_of_any_tool_are_evaluated(tmp_path, annotations, predictions
     assert "cat<b>" not in out["html"].read_text()
 
 
-def test_groups_follow_the_training_set(tmp_path, annotations, predictions, capsys):
+@pytest.mark.parametrize("kind", [int, str])
+def test_groups_follow_the_training_set(tmp_path, annotations, predictions, capsys, kind):
+    categories = [{**record, "id": kind(record["id"])} for record in CATEGORIES]
     train = [annotation(number, image_id=number, category_id=1) for number in range(1, 13)]
-    file = write_json(tmp_path / "train.json", coco([image(number) for number in range(1, 13)], train, CATEGORIES))
+    file = write_json(tmp_path / "train.json", coco([image(number) for number in range(1, 13)], train, categories))
     words = ["evaluate", predictions, "--annotations", annotations, "--train-annotations", file, "--json"]
     assert main([*map(str, words), str(tmp_path / "out.json")]) == 0
     result = json.loads((tmp_path / "out.json").read_text())

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+import zipfile
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +15,7 @@ from commands.running_commands import equigrad
 from equigrad.analysis.pictures.predictions import GROUP_COLOURS
 from equigrad.cli import main
 from equigrad.data.video import open_video, video_writer
-from images_on_disk import write_images
+from images_on_disk import write_images, zip_folder
 
 DETECTOR = [
     *("data.num_classes=4", "data.max_count=12", "data.test_count=2", "data.image_size=64"),
@@ -83,7 +84,7 @@ def test_an_earlier_picture_is_replaced_only_on_request(predict, tmp_path):
 def test_the_objects_are_written_in_the_standard_format_and_as_a_table(predict, tmp_path):
     files = ["--json", str(tmp_path / "out" / "found.json"), "--csv", str(tmp_path / "found.csv")]
     code, out, _ = predict("detector", "street.jpg", "--threshold", "0", "--no-pictures", *files)
-    assert (code, "->" in out) == (0, False)
+    assert (code, "->" in out, "drawn" in out) == (0, False, False)
     entries = json.loads((tmp_path / "out" / "found.json").read_text())
     rows = list(csv.DictReader((tmp_path / "found.csv").open()))
     assert len(entries) == len(rows) > 10
@@ -232,3 +233,23 @@ def test_own_images_are_trained_and_predicted_without_python(photos):
     assert done.code == 0, done.err
     assert len(list((photos / "run" / "predictions").rglob("*.png"))) == 4
     assert "eel" in done.out
+
+
+def test_an_archive_is_predicted_as_the_folder_in_it_and_one_bad_image_is_named(predict, runs, tmp_path):
+    write_images(tmp_path / "photos", {"cat": 2, "dog": 1}, size=16)
+    archive = zip_folder(tmp_path / "photos", tmp_path / "photos.zip")
+    with zipfile.ZipFile(archive, "a") as opened:
+        opened.writestr("dog/bad.png", b"no image")
+    code, out, err = predict(
+        "classifier", str(archive), "--output", str(tmp_path / "out"), "--csv", str(tmp_path / "a.csv")
+    )
+    assert code == 1
+    assert f"{archive}/dog/bad.png: " in err
+    assert err.endswith("equigrad: 1 of 4 images could not be read\n")
+    assert f"{archive}/cat/1.png: " in out
+    written = sorted(file.relative_to(tmp_path / "out").as_posix() for file in (tmp_path / "out").rglob("*.png"))
+    assert written == ["cat/0.png", "cat/1.png", "dog/0.png"]
+    assert predict("classifier", str(tmp_path / "photos"), "--no-pictures", "--csv", str(tmp_path / "b.csv"))[0] == 0
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    code, out, _ = predict("classifier", str(archive / "dog" / "0.png"), "--no-pictures")
+    assert (code, out.count("\n")) == (0, 1)

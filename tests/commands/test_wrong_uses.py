@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from commands.running_commands import equigrad
+from detection_on_disk import with_text_ids
 from equigrad.commands.exit_codes import FAILED, WRONG_USAGE
-from images_on_disk import write_images
+from images_on_disk import write_images, zip_folder
 
 USAGE = [  # words and what the line must say; these never come as far as importing torch
     ("", "required: COMMAND"),
@@ -75,6 +76,7 @@ WORDS = [  # that fit the command, but no recipe, setting, table or use of it
     ("predict RUN photos --set precision=64", "precision=64: expected one of 32, bf16, fp16"),
     ("recipes --check tiny:nothing", "tiny has tiny:ce, tiny:softmax_eql"),
     ("data check photos --labels photos", "--labels needs --names FILE"),
+    ("evaluate RUN --annotations objects.json", "a run on other data: --set data.test=FILE --output FOLDER"),
     ("demo --epochs 0", "a training has a positive length"),
 ]
 FAILURES = [
@@ -90,7 +92,10 @@ FAILURES = [
         "train own_data:classification --set data.train=objects.json --set data.test=none",
         "own_data:detection trains on",
     ),
-    ("train own_data:classification --set data.train=file.txt --set data.test=none", "a number as label, got 'text'"),
+    (
+        "train own_data:classification --set data.train=file.txt --set data.test=none",
+        "expected `path label`; a table whose first line names its columns must be called .csv",
+    ),
     (
         "train own_data:classification --init file.txt --set data.train=photos --set data.test=none",
         "file.txt: not a file of PyTorch weights",
@@ -136,6 +141,26 @@ FAILURES = [
     ("predict gone photos", "gone: no such run"),
     ("predict RUN empty", "empty: expected images in the folder, found none (.jpg"),
     ("predict RUN gone.jpg", "gone.jpg: no such image, folder or video"),
+    ("predict RUN http://a.example/b.jpg", "images are not read from addresses; download it"),
+    ("predict RUN photos.zip/gone.jpg", "photos.zip/gone.jpg: no such image in the archive"),
+    ("predict RUN photos.zip/gone", "no such folder in the archive; it has cat, dog"),
+    ("predict RUN not.zip", "not.zip: not a zip archive"),
+    ("predict photos RUN", "the run comes first, then the images"),
+    ("train own_data:classification --set data.train=far.csv --set data.test=none", "--set data.root=FOLDER (--root"),
+    ("train own_data:multi_label --set data.train=far.csv --set data.test=none", "--set data.root=FOLDER (--root"),
+    (
+        "train own_data:detection --set data.train=objects.json --set data.test=objects.json --set data.images=photos",
+        "photos/a.jpg: no such image, nor others of the annotations in photos; name the folder that has them",
+    ),
+    ("train own_data:multi_label --set data.train=near.csv --set data.test=none", "--set data.root=photos (--root in"),
+    ("compare far.csv", "--set data.root=FOLDER (--root in other commands) says where the paths of"),
+    ("data counts RUN", "it is the folder of a run"),
+    ("compare RUN", "it is the folder of a run"),
+    ("data counts headless.csv", "which is no line of names but that of an image: write one above it"),
+    ("data counts mixed.txt", "mixed.txt, line 2: expected `path label`, a number as label as before, got 'b.jpg cat'"),
+    ("data convert coco unsized.json out --to yolo", "data convert coco unsized.json unsized.sizes.json --images"),
+    ("evaluate masks.json --annotations unsized.json", "image a: height and width are missing"),
+    ("evaluate found.json --annotations mixed.json", "image number 2: id: expected a text, as the first has, got 2"),
     ("predict RUN photos --json found_now.json", "--csv FILE is for all"),
     ("predict RUN photos --threshold 50", "--threshold must be in [0, 1], got 50.0"),
     ("predict RUN photos --csv file.txt", "file.txt: exists already; --force replaces"),
@@ -169,6 +194,11 @@ def folder(run, tmp_path_factory):
     (folder / "yolo" / "labels" / "train" / "0.txt").write_text("0 0.5 0.5 0.5 0.5")
     for file in ("yolo/data.yaml", "settings.yaml"):
         (folder / file).write_text("train: images\nnames: [cat]\n")
+    zip_folder(folder / "photos", folder / "photos.zip")
+    (folder / "far.csv").write_text("elsewhere/a.jpg,cat\nelsewhere/b.jpg,dog\n")
+    (folder / "near.csv").write_text("cat/0.png,cat\ndog/0.png,dog\n")
+    (folder / "headless.csv").write_text("a.jpg,1,0\n")
+    (folder / "mixed.txt").write_text("a.jpg 0\nb.jpg cat\n")
     (folder / "empty").mkdir()
     (folder / "file.txt").write_text("text")
     (folder / "not.zip").write_text("text")
@@ -178,6 +208,10 @@ def folder(run, tmp_path_factory):
     annotations = [{**box, "id": 1, "area": 25, "iscrowd": 0}]
     objects = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
     (folder / "objects.json").write_text(json.dumps(objects))
+    unsized = {**with_text_ids(objects), "images": [{"id": "a", "file_name": "a.jpg"}], "annotations": []}
+    (folder / "unsized.json").write_text(json.dumps(unsized))
+    (folder / "mixed.json").write_text(json.dumps({**unsized, "images": [*unsized["images"], {**images[0], "id": 2}]}))
+    (folder / "masks.json").write_text(json.dumps([{**box, "score": 0.5, "segmentation": {}}]))
     (folder / "found.json").write_text(json.dumps([{**box, "score": 0.5}]))
     return folder
 

@@ -311,6 +311,9 @@ def test_a_signal_during_an_evaluation_ends_it_and_the_resumed_run_repeats_it(fa
     shown = capsys.readouterr().out
     assert "stopping: the evaluation ends with this batch and is repeated" in shown
     assert "stopped at step 8 of 16 during the evaluation; to continue: " in shown
+    assert " --resume\n" in shown
+    train_with((8, 1), resume=True, command=["equigrad", "compare", "photos"])
+    assert "; to continue: equigrad compare photos\n" in capsys.readouterr().out
     result, seen = train_with(None, resume=True)
     assert (result.step, result.interrupted, seen) == (16, False, {8: batches, 16: batches})
     assert [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line] == [8, 16]

@@ -118,6 +118,10 @@ def test_what_cannot_be_predicted_is_refused(model, folder):
         model.predict(folder, device="moon")
     with pytest.raises(ValueError, match="got int"):
         model.predict(7)
+    with pytest.raises(ValueError, match="got dict"):
+        model.predict({"image": folder / "a.png"})
+    with pytest.raises(ValueError, match=r"bytes are no image; give PIL.Image.open"):
+        model.predict((folder / "a.png").read_bytes())
     with pytest.raises(ValueError, match=r"got \(4,\) of uint8"):
         model.predict([np.zeros(4, np.uint8)])
 

@@ -73,7 +73,10 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
     check_links(parsed.folder)
     with run_lock(parsed.folder, command), one_voice():
         folder.keep_settings({name: methods[name] for name in compared})
-        print(f"{task.replace('_', ' ')}: {len(compared)} methods, {parsed.seeds} seeds", flush=True)
+        print(
+            f"{task.replace('_', ' ')}: {len(compared)} methods, {parsed.seeds} seed{'s' * (parsed.seeds > 1)}",
+            flush=True,
+        )
         try:
             if last_layer is not None:
                 measure = frozen_measure(folder, methods, last_layer)
@@ -82,6 +85,9 @@ def compare(parsed: argparse.Namespace, command: Sequence[str]) -> int | None:
             is_complete = measure_rows(folder, compared, parsed.seeds, measure)
         except KeyboardInterrupt:
             is_complete = False
+        except (ValueError, OSError):
+            folder.forget_if_nothing_began()
+            raise
         if not is_complete:
             print("equigrad: stopped; the same command continues", file=sys.stderr)
             return STOPPED

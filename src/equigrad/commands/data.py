@@ -104,7 +104,7 @@ def count(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Print what was found; ValueError if training would be wrong."""
     from equigrad.data.images.checks import check_classification
-    from equigrad.data.images.multi_label import has_label_file, read_multi_label
+    from equigrad.data.images.multi_label import is_multi_label, read_multi_label
     from equigrad.data.images.readers import read_images
 
     if parsed.labels is not None:
@@ -115,7 +115,7 @@ def check_data(parsed: argparse.Namespace, command: Sequence[str]) -> None:
         return
     train = _read(parsed)
     test: ImageList | None = None
-    if parsed.test is not None and has_label_file(parsed.source):
+    if parsed.test is not None and is_multi_label(parsed.source):
         test = read_multi_label(parsed.test, parsed.root, class_names=train.class_names)
     elif parsed.test is not None:
         test = read_images(parsed.test, parsed.root, split="test", class_names=train.class_names)
@@ -177,11 +177,11 @@ def make_long_tail(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 
 def _read(parsed: argparse.Namespace) -> "ImageList":
-    from equigrad.data.images.multi_label import has_label_file, read_multi_label
+    from equigrad.data.images.multi_label import is_multi_label, read_multi_label
     from equigrad.data.images.readers import read_images
 
     if parsed.split not in (None, "train", "test"):
         raise UsageError(f"--split: expected train or test, as CIFAR has, got {parsed.split!r:.40}")
-    if has_label_file(parsed.source):
+    if is_multi_label(parsed.source):
         return read_multi_label(parsed.source, parsed.root)
     return read_images(parsed.source, parsed.root, split=parsed.split or "train")

@@ -74,9 +74,11 @@ def _train_counts(file: Path | None, annotations: "DetectionData") -> "NDArray[n
     if file is None:
         return None
     train = indexed_coco(file)
-    if tuple(train.categories.ids) != tuple(annotations.categories.ids):
+    # As texts, because one of two tools may have written numbers as texts.
+    wanted, known = (list(map(str, data.categories.ids.tolist())) for data in (annotations, train))
+    if sorted(wanted) != sorted(known):
         raise ValueError(f"{file}: expected the category ids of {annotations.source}, got others")
-    return train.category_counts
+    return train.category_counts[[known.index(number) for number in wanted]]
 
 
 def _calibrated(predictions: "Predictions", train_counts: "NDArray[np.int64] | None", power: float) -> "Predictions":

@@ -9,7 +9,7 @@ from pathlib import Path
 from equigrad.commands import detections
 from equigrad.commands.unfinished_runs import note_unfinished
 from equigrad.errors import UsageError
-from equigrad.run_files import read_recipe
+from equigrad.run_files import RECIPE, read_recipe
 from equigrad.terminal import metric_line
 
 
@@ -86,6 +86,11 @@ def _check_words(parsed: argparse.Namespace) -> None:
             raise UsageError(f"{parsed.run}: detections are evaluated against their annotations: --annotations FILE")
         if parsed.norcal is not None:
             raise UsageError("--norcal is for detections in a file; for a run: --set method=norcal --output FOLDER")
+    elif (parsed.run / RECIPE).is_file():
+        raise UsageError(
+            f"{parsed.run}: --annotations is for detections in a file; a run on other data: --set data.test=FILE "
+            "--output FOLDER"
+        )
     elif is_variant:
         raise UsageError(f"--set and --best are for a run; {parsed.run} is evaluated against --annotations")
     elif parsed.batch_size is not None or parsed.workers is not None:

@@ -20,9 +20,23 @@ class OneLineParser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Refuse unknown words here: the parser of all commands, which would do it, does not know the options."""
         parsed, unknown = super().parse_known_args(args, namespace)
+        unknown = self._without_more_of_a_list(parsed, unknown)
         if unknown:
             self.error(f"unknown: {' '.join(unknown)}{self._remedy(unknown)}")
         return parsed, unknown
+
+    def _without_more_of_a_list(self, parsed: argparse.Namespace, unknown: list[str]) -> list[str]:
+        """Words such as IMAGE… may also follow options; argparse takes only those before the first one."""
+        lists = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
+        if not lists or any(word.startswith("-") for word in unknown):
+            return unknown
+        (action,) = lists
+        try:
+            more = [self._get_value(action, word) for word in unknown]
+        except argparse.ArgumentError as error:
+            self.error(str(error))
+        setattr(parsed, action.dest, [*getattr(parsed, action.dest), *more])
+        return []
 
     def _remedy(self, unknown: Sequence[str]) -> str:
         for word in unknown:

@@ -1,22 +1,27 @@
 """`equigrad predict`: predictions of a run for images and videos."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equigrad.commands.unfinished_runs import note_unfinished
-from equigrad.run_files import COMPARISONS, PREDICTIONS, read_recipe
+from equigrad.run_files import COMPARISONS, PREDICTIONS, RECIPE, read_recipe
 
 if TYPE_CHECKING:
     from equigrad.tasks.trained_model import TrainedModel
+
+_UNLIMITED = 2**31  # objects: where nothing is drawn, no line says how many are
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`equigrad predict RUN IMAGE…`."""
     parser = commands.add_parser("predict", help="predict images and videos with a run: pictures, JSON, CSV")
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("images", type=Path, nargs="*", metavar="IMAGE", help="images, folders of images, or videos")
+    parser.add_argument(
+        "images", type=Path, nargs="*", metavar="IMAGE", help="images, folders or .zip archives of images, or videos"
+    )
     parser.add_argument(
         "--camera", metavar="DEVICE", help="predict frames of a camera, such as /dev/video0, until Ctrl-C"
     )
@@ -61,7 +66,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     """Predict everything that can be read; ValueError at the end if something could not."""
     if not parsed.images and not parsed.camera:
-        parsed.parser.error("nothing to predict: name images, folders or videos, or give --camera DEVICE")
+        parsed.parser.error("nothing to predict: name images, folders, archives or videos, or give --camera DEVICE")
     runs = [parsed.run, *parsed.beside]
     # What cannot be done is refused before torch is imported, which takes seconds.
     from equigrad.commands.prediction.inputs import ImageIds, check_new, inputs_of, pictures_of
@@ -100,6 +105,10 @@ def predict(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
 def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
     """ValueError for what is not a run, and for what these runs cannot do."""
+    from equigrad.data.images.stores import store_exists
+
+    if not (parsed.run / RECIPE).exists() and any((image / RECIPE).is_file() for image in parsed.images):
+        raise ValueError(f"{parsed.run}: the run comes first, then the images: equigrad predict RUN IMAGE…")
     detectors = [run for run in runs if "shown" in read_recipe(run)["settings"]]
     if parsed.limit is not None and detectors != list(runs):
         other = next(run for run in runs if run not in detectors)
@@ -114,8 +123,11 @@ def _check_arguments(parsed: argparse.Namespace, runs: Sequence[Path]) -> None:
         if getattr(parsed, option) is not None and getattr(parsed, option) < 1:
             raise ValueError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(parsed, option)}")
     # A missing image among others is said when its turn comes.
-    if parsed.images and not any(image.exists() for image in parsed.images):
-        raise FileNotFoundError(f"{', '.join(map(str, parsed.images))}: no such image, folder or video")
+    if parsed.images and not any(map(store_exists, parsed.images)):
+        named = ", ".join(map(str, parsed.images))
+        if re.match("https?:/", named):
+            raise FileNotFoundError(f"{named}: images are not read from addresses; download it and name the file")
+        raise FileNotFoundError(f"{named}: no such image, folder or video")
 
 
 def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
@@ -125,8 +137,9 @@ def _model(run: Path, parsed: argparse.Namespace) -> "TrainedModel":
     from equigrad.tasks.run_folder import trained_model
 
     recipe = changed_recipe(run, parsed.set, parsed.recipe)
-    if parsed.limit is not None:
-        recipe = override(recipe, [f"shown.limit={parsed.limit}"])
+    limit = _UNLIMITED if parsed.no_pictures and hasattr(recipe, "shown") else parsed.limit
+    if limit is not None:
+        recipe = override(recipe, [f"shown.limit={limit}"])
     return trained_model(run, recipe, parsed.device)
 
 

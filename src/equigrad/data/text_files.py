@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+DELIMITERS = (",", ";", "\t")  # between the columns of a CSV file
 MAX_LINE = 1 << 20  # characters
 MAX_CATEGORIES = 1_000_000  # more than any data set has
 
@@ -31,9 +32,9 @@ def name_lines(file: Path) -> list[str]:
     return names
 
 
-def csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(file: Path, delimiter: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file that are not empty, with the number of their last line; ValueError names the line."""
-    reader = csv.reader(text_lines(file), delimiter=delimiter_of(file))
+    reader = csv.reader(text_lines(file), delimiter=delimiter or delimiter_of(file))
     try:
         for row in reader:
             if row:
@@ -45,7 +46,7 @@ def csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
 def delimiter_of(file: Path) -> str:
     """What is between the columns of a CSV file: a comma or, as spreadsheets of many countries write, `;` or a tab."""
     header = next(text_lines(file), "")
-    return max((",", ";", "\t"), key=header.count)
+    return max(DELIMITERS, key=header.count)
 
 
 def csv_table(file: Path) -> list[dict[str, str]]:

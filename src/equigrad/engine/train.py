@@ -59,6 +59,7 @@ TestBatch = TypeVar("TestBatch")
 # Reading a value makes the host wait for an accelerator; on the CPU it costs nothing.
 _CHECK_EVERY_ON_ACCELERATOR = 10
 _NUM_SNAPSHOTS = 50
+_GO_ON = {"compare", "demo", "table"}  # commands that continue what they find, without --resume
 
 
 class EvaluationStopped(Exception):
@@ -170,7 +171,8 @@ class Training:
         if is_stopped := isinstance(error, EvaluationStopped):
             self.interrupted, kind, error, trace = True, None, None, None
         if (error is None and self.interrupted) or isinstance(error, KeyboardInterrupt):
-            resumption = shlex.join([*self.command, *([] if "--resume" in self.command else ["--resume"])])
+            goes_on = "--resume" in self.command or not _GO_ON.isdisjoint(self.command[:2])
+            resumption = shlex.join([*self.command, *([] if goes_on else ["--resume"])])
             doing = " during the evaluation" if self._is_evaluating else ""
             last = "" if error is None else f"; {self._last_checkpoint()}"
             self.reporter.say(f"stopped at step {self.step} of {self.total}{doing}{last}; to continue: {resumption}")
@@ -325,7 +327,7 @@ class Training:
         first = (
             "the evaluation ends with this batch and is repeated" if self._is_evaluating else "this step is finished"
         )
-        self.reporter.say(f"stopping: {first}, then --resume continues; Ctrl-C again stops at once")
+        self.reporter.say(f"stopping: {first}, and the run can go on from there; Ctrl-C again stops at once")
 
     def _count_skipped(self, batch: Batch) -> None:
         for name in batch.skipped:

@@ -32,7 +32,7 @@ class TrainedCategories:
     groups: tuple[str, ...]
     image_counts: Counts
     instance_counts: Counts
-    ids: tuple[int, ...] | None = None
+    ids: tuple[int | str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -73,7 +73,7 @@ class TrainedCategories:
             rows = json.loads(file.read_text(encoding="utf-8"))
             names, groups = (_column(rows, field, str) for field in ("name", "group"))
             image_counts, instance_counts = (np.array(_column(rows, field, int)) for field in ("images", "instances"))
-            ids = _column(rows, "id", int) if "id" in rows[0] else None
+            ids = _column(rows, "id", int, str) if "id" in rows[0] else None
         except FileNotFoundError:
             raise EngineError(f"{folder}: not the run of a detector, it has no {CATEGORIES}") from None
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -82,11 +82,11 @@ class TrainedCategories:
         return cls(tuple(names), tuple(groups), image_counts, instance_counts, None if ids is None else tuple(ids))
 
 
-def _column(rows: Any, field: str, kind: type) -> list[Any]:
+def _column(rows: Any, field: str, *kinds: type) -> list[Any]:
     values = [row[field] for row in rows]
     if not values:
         raise ValueError("no category")
     for value in values:
-        if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**62):
+        if type(value) not in kinds or (isinstance(value, int) and not 0 <= value < 2**62):
             raise ValueError(f"{field} {value!r}")
     return values

@@ -1,6 +1,6 @@
 """A trained model: from images of any source to predictions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -97,6 +97,10 @@ class TrainedModel:
 
 def _several(images: Any) -> Iterable[Any]:
     """A list of what may be a folder, a batch or a collection."""
+    if isinstance(images, bytes | bytearray):
+        raise ValueError("bytes are no image; give PIL.Image.open(io.BytesIO(content)) for the content of a file")
+    if isinstance(images, Mapping):
+        return [images]  # which is refused, and not its keys
     if isinstance(images, np.ndarray | Tensor) and images.ndim != 4:
         return [images]  # which is refused with its shape
     return images if isinstance(images, Iterable) and not isinstance(images, str) else [images]

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from commands.running_commands import equigrad
-from detection_on_disk import coco, write_json, write_pictures
+from detection_on_disk import coco, without_sizes, write_json, write_pictures
 from equigrad.data.detection.formats.coco_json import read_coco
 
 
@@ -47,6 +47,17 @@ def test_every_form_is_converted_to_every_other(file, tmp_path):
         assert done.code == 0, done.err
 
 
+def test_the_sizes_of_images_are_added_and_all_else_is_kept(file, tmp_path):
+    content = {**without_sizes(coco()), "info": {"year": 2020}}
+    write_json(file, content)
+    done = equigrad("data", "convert", "coco", file, tmp_path / "b.json", "--images", tmp_path / "images")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "b.json").read_text()) == {**coco(), "info": {"year": 2020}}
+    to_yolo = ["data", "convert", "coco", file, tmp_path / "yolo", "--to", "yolo"]
+    assert f"convert coco {file} {tmp_path}/a.sizes.json --images FOLDER`" in equigrad(*to_yolo).err
+    assert equigrad(*to_yolo, "--images", tmp_path / "images").code == 0
+
+
 def test_labels_alone_are_written_without_images(file, tmp_path):
     done = equigrad("data", "convert", "coco", file, tmp_path / "yolo", "--to", "yolo")
     assert done.code == 0, done.err
@@ -57,7 +68,11 @@ def test_labels_alone_are_written_without_images(file, tmp_path):
     ("words", "message", "code"),
     [
         (["yolo", ".", "out.json", "--split", "train"], "--split: only voc", 1),
-        (["coco", "a.json", "out"], "a.json: is to be read as coco and written as coco; give --to voc or --to yolo", 2),
+        (
+            ["coco", "a.json", "out"],
+            "a.json: is to be read as coco and written as coco; give --to voc or --to yolo; --images FOLDER adds",
+            2,
+        ),
         (["coco", "a.json", "out", "--to", "yolo", "--names", "x"], "--names x: only VOC and YOLO folders take it", 1),
         (["coco", "a.json", "out", "--to", "yolo", "--image-files", "link"], "link: needs --images FOLDER", 1),
         (["coco", "a.json", "images", "--to", "yolo"], "images: expected a new or empty folder", 1),

@@ -1,10 +1,11 @@
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from equigrad.commands.prediction.inputs import ImageIds, Input, check_new, inputs_of, pictures_of
-from images_on_disk import write_images
+from images_on_disk import write_images, zip_folder
 from small_detection_data import write_small_data
 
 
@@ -43,6 +44,33 @@ def test_equal_names_in_several_folders_begin_at_the_common_one():
 def test_pictures_lie_as_their_images_do_and_videos_stay_videos():
     assert pictures("two") == ["a/0.png", "b/0.png"]
     assert pictures("street.jpg", "clip.AVI") == ["street.png", "clip.mp4"]
+
+
+@pytest.mark.usefixtures("photos")
+def test_images_of_an_archive_are_named_as_they_lie_in_it(photos):
+    zip_folder(photos / "one", photos / "one.zip")
+    assert names("one.zip") == ["a/0.png", "b/0.png"]
+    assert names("one.zip/a", "one.zip/a/0.png") == ["0.png"]
+    assert names("one.zip", "two") == ["one.zip/a/0.png", "one.zip/b/0.png", "two/a/0.png", "two/b/0.png"]
+    assert pictures("one.zip") == ["a/0.png", "b/0.png"]
+
+
+@pytest.mark.parametrize("name", ["../evil.png", "/etc/evil.png", "a/../../evil.png", "C:\\evil.png", "a\nb.png"])
+def test_a_name_in_an_archive_that_leaves_it_is_refused(name, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("good.png", b"")
+        archive.writestr(name, b"")
+    with pytest.raises(ValueError, match=r"a\.zip: expected a path inside the folder of images, got"):
+        inputs_of([tmp_path / "a.zip"])
+
+
+def test_an_archive_without_images_or_with_a_video_says_so(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("clip.mp4", b"")
+    with pytest.raises(ValueError, match=r"a\.zip: expected images in the archive, found none \(\.jpg"):
+        inputs_of([tmp_path / "a.zip"])
+    with pytest.raises(ValueError, match=r"a\.zip/clip\.mp4: a video in an archive is not read; unpack it"):
+        inputs_of([tmp_path / "a.zip" / "clip.mp4"])
 
 
 def test_if_images_differ_only_in_their_suffix_pictures_keep_it():

@@ -232,8 +232,23 @@ def size_as_text(content):
 
 
 @fault("images with a missing or wrong field")
+def negative_side(content):
+    empty_image(content)["width"] = -480
+
+
+@fault("images without height and width")
 def no_width(content):
     del empty_image(content)["width"]
+
+
+@fault("images of which some have numbers and some texts as ids")
+def text_among_numbers(content):
+    empty_image(content)["id"] = "a.jpg"
+
+
+@fault("categories of which some have numbers and some texts as ids")
+def category_text_among_numbers(content):
+    empty_category(content)["id"] = "dog"
 
 
 @fault("images with a missing or wrong field")
@@ -486,7 +501,7 @@ def test_nothing_in_a_file_makes_the_checks_fail_or_the_reader_pass_an_error(tmp
             try:
                 data.mask(index)
             except ValueError as error:
-                assert "segmentation" in str(error)  # noqa: PT017
+                assert "segmentation" in str(error) or not data.has_sizes  # noqa: PT017
 
 
 def test_a_field_whose_name_is_no_text_is_found(tmp_path):

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from detection_on_disk import annotation, coco, image, write_json
+from detection_on_disk import annotation, coco, image, with_text_ids, without_sizes, write_json
 from equigrad.data.detection.formats.coco_index import indexed_coco
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.mapped_arrays import map_arrays, write_arrays
@@ -80,6 +80,19 @@ def test_federated_lists_and_letters_are_kept(cache, tmp_path):
         assert [data.negative[index].tolist() for index in (0, 1)] == [[1], [0, 1]]
         assert [data.not_exhaustive[index].tolist() for index in (0, 1)] == [[], [0]]
         assert data.segmentations is None
+
+
+def test_texts_as_ids_and_missing_sizes_are_kept(cache, tmp_path):
+    file = write_json(tmp_path / "odd.json", without_sizes(with_text_ids(coco())))
+    read_twice = [indexed_coco(file, min_bytes=0) for _ in range(2)]
+    expected = read_coco(file)
+    for data in read_twice:
+        assert data.image_ids.tolist() == expected.image_ids.tolist() == ["image-001", "image-002"]
+        assert data.categories.ids.tolist() == ["kind-001", "kind-007"]
+        assert data.category_counts.tolist() == expected.category_counts.tolist()
+        assert not data.has_sizes
+        with pytest.raises(ValueError, match="height and width are missing"):
+            _ = data.has_area
 
 
 def test_data_without_annotations_is_kept(cache, tmp_path):

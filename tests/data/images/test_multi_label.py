@@ -4,7 +4,7 @@ import pytest
 from detection_on_disk import coco, write_json, write_pictures
 from equigrad.data.images.checks import check_classification
 from equigrad.data.images.dataset import ImageDataset
-from equigrad.data.images.multi_label import FILE, has_label_file, read_multi_label
+from equigrad.data.images.multi_label import FILE, has_label_file, is_multi_label, read_multi_label
 from equigrad.data.images.transforms import evaluation_transform
 from images_on_disk import write_images
 
@@ -49,6 +49,27 @@ def test_files_of_spreadsheets_and_pandas_are_read(folder, text):
     assert images.paths == ("a/0.png", "a/1.png", "a/2.png")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a/0.png,cat;dog\na/1.png,\na/2.png,dog\n",
+        "a/0.png;cat,dog\na/1.png;\na/2.png;dog\n",
+        '"a/0.png"\tcat|dog\na/1.png\t\na/2.png\tdog\n',
+    ],
+)
+def test_two_columns_need_no_line_of_names(folder, text):
+    (folder / FILE).write_text(text)
+    images = read_multi_label(folder)
+    assert images.paths == ("a/0.png", "a/1.png", "a/2.png")
+    assert images.class_names == ("cat", "dog")
+    assert images.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+def test_categories_that_are_numbers_are_in_their_order(tmp_path):
+    (tmp_path / "a.csv").write_text("a.png,10\nb.png,9\n")
+    assert read_multi_label(tmp_path / "a.csv").class_names == ("9", "10")
+
+
 def test_the_objects_of_an_annotation_file_give_the_categories_without_crowds(tmp_path):
     write_pictures(tmp_path / "images", coco())
     images = read_multi_label(write_json(tmp_path / "a.json", coco()), tmp_path / "images")
@@ -85,6 +106,9 @@ def test_a_check_finds_what_is_missing_and_what_nothing_measures(folder, tmp_pat
         ("", "expected the columns image and categories"),
         ("name,categories\na,b\n", "expected the columns image and categories.*got 'name, categories'"),
         ("image,categories\n", "expected a line for each image"),
+        ("a.png,1,0\n", "got 'a.png, 1, 0', which is no line of names but that of an image: write one above it"),
+        ("cat,a.png\n", "got 'cat, a.png', which is no line of names"),
+        ("a.png,cat\nb.png,cat,dog\n", "line 2: expected an image and its categories, as in the first line, got 3"),
         ("image,categories\na.png,\n", "expected a category in at least one image"),
         ("image,cat\na.png,yes\n", "line 2: cat: expected 0 or 1, got 'yes'"),
         ("image,categories\n../a.png,cat\n", "line 2"),
@@ -105,5 +129,9 @@ def test_a_missing_file_and_other_data_are_recognised(folder, tmp_path):
     assert has_label_file(folder)
     assert has_label_file(folder / FILE)
     assert not has_label_file(tmp_path / "a")
+    assert is_multi_label(folder)
+    assert is_multi_label(folder / FILE)
+    (folder / FILE).write_text("a/0.png,cat\na/1.png,dog\n")
+    assert not is_multi_label(folder / FILE)  # one category each
     with pytest.raises(FileNotFoundError, match="expected CSV with the columns image and categories"):
         read_multi_label(tmp_path / "other.csv")

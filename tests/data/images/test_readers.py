@@ -31,6 +31,52 @@ def test_a_csv_file_may_give_one_category_each_by_name(tmp_path):
         read_images(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "my a.png,big dog\nb.png,cat\n"),
+        ("a.tsv", "my a.png\tbig dog\nb.png\tcat\n"),
+        ("a.txt", "my a.png,big dog\nb.png,cat\n"),
+        ("a.txt", "my a.png\tbig dog\n\nb.png\tcat"),
+        ("a.txt", "my a.png big dog\r\nb.png cat\r\n"),
+        ("a.lst", "my a.png ; big dog\nb.png; cat\n"),
+    ],
+)
+def test_a_list_may_name_categories_and_needs_no_line_of_names(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    images = read_images(tmp_path / name)
+    assert images.paths == ("my a.png", "b.png")
+    assert (images.class_names, images.labels.tolist()) == (("big dog", "cat"), [0, 1])
+    test = read_images(tmp_path / name, class_names=("ant", "big dog", "cat"))
+    assert test.labels.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=f"{name}: 'cat' is not one of the 1 categories of the training set"):
+        read_images(tmp_path / name, class_names=("big dog",))
+
+
+@pytest.mark.parametrize("line", ["a.PNG,3", "a.PNG\t3", "a.PNG;3", "a.PNG ,  3"])
+def test_a_number_may_follow_any_separator(tmp_path, line):
+    (tmp_path / "a.txt").write_text(line)
+    images = read_images(tmp_path / "a.txt")
+    assert (images.paths, images.labels.tolist(), images.num_classes) == (("a.PNG",), [3], 4)
+
+
+def test_numbers_of_a_csv_file_mean_the_same_in_a_list(tmp_path):
+    (tmp_path / "train.csv").write_text("a.png,1\nb.png,2\nc.png,10\n")
+    (tmp_path / "test.txt").write_text("d.png 2\n")
+    train = read_images(tmp_path / "train.csv")
+    assert train.class_names == ("1", "2", "10")
+    assert read_images(tmp_path / "test.txt", class_names=train.class_names).labels.tolist() == [1]
+
+
+def test_numbers_and_names_are_not_mixed(tmp_path):
+    (tmp_path / "a.txt").write_text("a.png cat\nb.png 2\n")
+    with pytest.raises(ValueError, match=r"a\.txt, line 2: expected `path label`, a name as label as before, got 'b"):
+        read_images(tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_text("image,label\na.png,cat\n")
+    with pytest.raises(ValueError, match=r"line 1: .*; a table whose first line names its columns must be called .csv"):
+        read_images(tmp_path / "a.txt")
+
+
 def test_folders_of_splits_are_no_categories(tmp_path):
     write_images(tmp_path, {"train/cat": 1, "train/dog": 1, "test/cat": 1})
     with pytest.raises(ValueError, match=r"not categories: name .*/train to train on and .*/test to test on"):
@@ -54,7 +100,7 @@ def test_names_come_from_the_classes_beside_the_list(tmp_path):
     assert images.category_counts.tolist() == [1, 1, 0]
 
 
-@pytest.mark.parametrize("line", ["a.png", "a.png x", "a.png 1.5", "7"])
+@pytest.mark.parametrize("line", ["a.png", "a.png x", "a.png 1.5", "7", "a2", "a7.png", ",3"])
 def test_a_wrong_line_is_named(tmp_path, line):
     (tmp_path / "train.txt").write_text(f"ok.png 0\n\n{line}\n")
     with pytest.raises(ValueError, match=r"train\.txt, line 3: expected `path label`"):

@@ -7,7 +7,7 @@ from PIL import Image
 
 from equigrad.data.images.sources import image_sources, is_one_image
 from equigrad.data.images.stores import read_image
-from images_on_disk import write_images
+from images_on_disk import write_images, zip_folder
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 
@@ -43,6 +43,22 @@ def test_a_folder_gives_the_images_below_it_in_order(tmp_path):
     assert len(list(image_sources([tmp_path, PIXELS]))) == 4
 
 
+def test_an_archive_and_a_folder_in_it_give_their_images_and_a_path_in_it_gives_one(tmp_path):
+    write_images(tmp_path / "all", {"b": 2, "a": 1})
+    archive = zip_folder(tmp_path / "all", tmp_path / "all.zip")
+    for given, names in ((archive, ["a/0.png", "b/0.png", "b/1.png"]), (archive / "b", ["b/0.png", "b/1.png"])):
+        found = list(image_sources([given]))
+        assert [source.path.relative_to(archive).as_posix() for source in found] == names
+        assert not is_one_image(given)
+    (source,) = image_sources([archive / "b" / "1.png"])
+    np.testing.assert_array_equal(source.read(), read_image(tmp_path / "all" / "b" / "1.png"))
+    assert is_one_image(str(archive / "b" / "1.png"))
+    with pytest.raises(FileNotFoundError, match=r"all\.zip/b/9\.png: no such image in the archive"):
+        list(image_sources([archive / "b" / "9.png"]))
+    with pytest.raises(FileNotFoundError, match=r"all\.zip/c: no such folder in the archive; it has a, b"):
+        list(image_sources([archive / "c"]))
+
+
 def test_a_folder_without_images_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected images in the folder, found none"):
         list(image_sources([tmp_path]))
@@ -73,6 +89,8 @@ def test_arrays_in_grey_and_with_alpha_are_read_like_such_images(mode):
         (torch.full((3, 5, 7), torch.nan), r"floats must be in \[0, 1\]"),
         (torch.zeros(3, 5, 7, dtype=torch.int64), "got .* of int64"),
         (None, "got NoneType"),
+        (np.zeros((3, 5, 7), np.uint8), r"channels last, got \(3, 5, 7\) of uint8; give array.transpose\(1, 2, 0\)"),
+        ("https://a.example/b.jpg", "https://a.example/b.jpg: images are not read from addresses; download it"),
     ],
 )
 def test_what_is_no_image_is_refused_with_what_it_is(image, message):

@@ -58,8 +58,8 @@ def test_masks_come_in_three_forms_and_give_the_box_where_there_is_none(tmp_path
     ("change", "message"),
     [
         ({"image_id": 8}, "image_id must be the id of an image of the annotations, got 8"),
-        ({"image_id": "7"}, "image_id must be the id of an image"),
-        ({"image_id": 7.0}, "image_id must be the id of an image"),
+        ({"image_id": "07"}, "image_id must be the id of an image"),
+        ({"image_id": 7.5}, "image_id must be the id of an image"),
         ({"image_id": 10**30}, "image_id must be the id of an image"),
         ({"image_id": None}, "image_id must be the id of an image"),
         ({"category_id": 0}, "category_id must be the id of a category of the annotations, got 0"),

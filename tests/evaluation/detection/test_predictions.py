@@ -1,9 +1,7 @@
 import numpy as np
-import pytest
-from hypothesis import given, strategies as st
 
 from equigrad.evaluation.detection.packed_masks import PackedMasks
-from equigrad.evaluation.detection.predictions import IdTable, Predictions
+from equigrad.evaluation.detection.predictions import Predictions
 
 
 def predictions(*scores, masks=None):
@@ -27,26 +25,3 @@ def test_nothing_joined_is_empty_and_has_no_masks():
     empty = Predictions.joined([])
     assert (len(empty), empty.boxes.shape, empty.masks) == (0, (0, 4), None)
     assert Predictions.joined([predictions(0.5)]).masks is None
-
-
-@given(st.lists(st.integers(-5, 20), unique=True, min_size=1), st.data())
-def test_ids_are_found_in_any_order_and_as_often_as_wanted(ids, data):
-    wanted = data.draw(st.lists(st.sampled_from(ids)))
-    table = IdTable(np.array(ids))
-    assert table.indices(np.array(wanted, np.int64)).tolist() == [ids.index(number) for number in wanted]
-    assert [table.has(number) for number in range(-6, 22)] == [number in ids for number in range(-6, 22)]
-
-
-@pytest.mark.parametrize("ids", [[], [3, 9], [3, 2**60]])
-@pytest.mark.parametrize("unknown", [4, -3, 2**61])
-def test_an_unknown_id_is_refused(ids, unknown):
-    with pytest.raises(ValueError, match="ids of the annotations"):
-        IdTable(np.array(ids, np.int64)).indices(np.array([unknown]))
-
-
-def test_large_ids_are_found_too():
-    assert IdTable(np.array([2**60, 5, 2**50])).indices(np.array([5, 2**60])).tolist() == [1, 0]
-
-
-def test_no_ids_have_no_indices():
-    assert len(IdTable(np.zeros(0, np.int64)).indices(np.zeros(0, np.int64))) == 0

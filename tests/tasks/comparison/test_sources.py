@@ -49,6 +49,15 @@ def test_lists_and_archives_take_what_is_named(tmp_path):
     assert found(archive)[1] == OwnImages(archive, None)
 
 
+def test_a_csv_file_with_one_category_each_is_classified(tmp_path):
+    write_images(tmp_path, {"cat": 1, "dog": 1})
+    (tmp_path / "a.csv").write_text("cat/0.png,cat\ndog/0.png,dog\n")
+    assert found(tmp_path / "a.csv") == ("classification", OwnImages(tmp_path / "a.csv", None))
+    assert found(tmp_path / "a.csv", "multi_label")[0] == "multi_label"
+    (tmp_path / "a.csv").write_text("cat/0.png,cat;dog\ndog/0.png,dog\n")
+    assert found(tmp_path / "a.csv")[0] == "multi_label"
+
+
 def test_an_archive_of_both_splits_is_read_like_a_folder_of_them(tmp_path):
     for name in ("train", "test"):
         write_images(tmp_path / "all" / "photos" / name, {"cat": 2, "dog": 1})

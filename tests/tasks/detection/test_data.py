@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from detection_on_disk import with_text_ids, without_sizes
 from equigrad.tasks.detection.data import CocoFiles, GlyphObjects, OpenImages
 from equigrad.tasks.smoke_test.generated_objects import write_openimages
 from images_on_disk import zip_folder
@@ -41,6 +42,21 @@ def test_images_without_annotation_are_trained_on_unless_told_otherwise(root):
     assert len(files(root, keep_empty=False).load(with_masks=False).train) == len([ids for ids in TRAIN if ids])
 
 
+def test_files_with_texts_as_ids_and_without_sizes_give_the_same_targets(root):
+    plain = files(root).load(with_masks=True)
+    for name in ("train", "test"):
+        content = without_sizes(with_text_ids(json.loads((root / f"{name}.json").read_text())))
+        (root / f"odd_{name}.json").write_text(json.dumps(content))
+    odd = {name: root / f"odd_{name}.json" for name in ("train", "test")}
+    sets = files(root, **odd, images=zip_folder(root / "images", root / "images.zip")).load(with_masks=True)
+    for found, expected in ((sets.train, plain.train), (sets.test, plain.test)):
+        assert [found[index][1]["image_id"] for index in (0, 1)] == ["image-010", "image-011"]
+        for (_, one), (_, other) in zip(found, expected, strict=True):
+            assert torch.equal(one["boxes"], other["boxes"])
+            assert (one["labels"].tolist(), one["original_size"]) == (other["labels"].tolist(), other["original_size"])
+    assert sets.train[5][1]["masks"].dense().sum() == plain.train[5][1]["masks"].dense().sum()
+
+
 def test_test_images_may_lie_elsewhere(root):
     (root / "images" / "test").rename(root / "test")
     with pytest.raises(FileNotFoundError, match=r"10\.png"):
@@ -49,6 +65,17 @@ def test_test_images_may_lie_elsewhere(root):
     elsewhere.mkdir()
     (root / "test").rename(elsewhere / "test")
     assert files(root, test_images=elsewhere).load(with_masks=False).test[0]
+
+
+def test_images_of_both_sets_that_differ_only_in_their_folder_are_not_mixed_up(root):
+    for name in ("train", "test"):
+        rewrite(root / f"{name}.json", lambda content: content.update(without_sizes(content)))
+    with pytest.raises(
+        ValueError, match=r"train/10\.png: is train/10\.png of .*train\.json and test/10\.png of .*test\."
+    ):
+        files(root, images=root / "images" / "train").load(with_masks=False)
+    split = {"images": root / "images" / "train", "test_images": root / "images" / "test"}
+    assert files(root, **split).load(with_masks=False).test[0]
 
 
 def test_images_may_be_a_folder_of_an_archive_which_the_message_names(root):

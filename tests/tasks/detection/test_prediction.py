@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pycocotools.mask as mask_api
@@ -54,6 +55,12 @@ def test_the_standard_format_has_ids_sides_and_masks(found):
     assert all("segmentation" not in entry for entry in replace(found, box_masks=None).to_coco(7))
 
 
+def test_without_an_id_an_image_is_called_by_its_file(found):
+    assert replace(found, source=ImageSource(Path("a/b.jpg"))).to_coco()[0]["image_id"] == "b.jpg"
+    with pytest.raises(ValueError, match="an image that was given as pixels has no name; give its id"):
+        found.to_coco()
+
+
 def test_a_row_has_name_label_score_group_and_corners(found):
     assert found.rows()[0] == ("猫", 1, 0.75, "rare", 10, 20, 50, 60)
     assert len(found.rows()[0]) == len(found.COLUMNS)
@@ -62,6 +69,8 @@ def test_a_row_has_name_label_score_group_and_corners(found):
 def test_without_objects_every_form_is_empty(nothing):
     assert (nothing.to_coco(1), nothing.rows(), nothing.names, nothing.masks.shape) == ([], [], (), (0, 80, 100))
     assert nothing.summary == "no object with a score of 0.3 or more"
+    assert replace(nothing, next_best=(0, 0.0004)).summary.endswith("; the best is person 0.0004 (frequent)")
+    assert replace(nothing, shown=ShownObjects(threshold=0)).summary == "no object"
     assert replace(nothing, next_best=(0, 0.2)).summary.endswith("; the best is person 0.20 (frequent)")
     assert nothing.draw().width >= 100
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from detection_on_disk import with_text_ids, without_sizes
 from equigrad.cli import main
 from equigrad.data.detection.dataset import DetectionDataset
 from equigrad.engine import EngineError, Schedule
@@ -104,6 +105,23 @@ def test_predictions_of_a_run_evaluated_by_themselves_say_the_same(finished, set
     line = ["evaluate", str(finished / "predictions"), "--annotations", annotations, "--json", str(tmp_path / "a.json")]
     assert main(line) == 0
     assert json.loads((tmp_path / "a.json").read_text()) == evaluation_of(finished)["result"]
+
+
+def test_a_run_on_files_with_texts_as_ids_and_without_sizes_is_the_same_and_writes_these_ids(
+    finished, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(write_small_data(tmp_path))
+    for name in ("train", "test"):
+        content = json.loads(Path(f"{name}.json").read_text())
+        Path(f"{name}.json").write_text(json.dumps(without_sizes(with_text_ids(content))))
+    named = load_recipe(KNOWN, data_settings(Path()))
+    train(named.recipe, tmp_path / "run", source=named.source())
+    assert evaluation_of(tmp_path / "run")["result"] == evaluation_of(finished)["result"]
+    assert TrainedCategories.load(tmp_path / "run").ids == ("kind-003", "kind-005", "kind-008", "kind-009")
+    assert main(["evaluate", "run/predictions", "--annotations", "test.json", "--json", "a.json"]) == 0
+    assert json.loads(Path("a.json").read_text()) == evaluation_of(finished)["result"]
+    assert main(["evaluate", "run", "--recipe", KNOWN]) == 0
+    assert finished_images(tmp_path / "run" / "predictions").tolist()[0] == "image-010"
 
 
 def test_evaluating_a_run_again_says_the_same(finished, capsys, tmp_path):

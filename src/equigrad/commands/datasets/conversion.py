@@ -40,21 +40,30 @@ def convert_source(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     from equigrad.data.detection.formats.coco_json import read_coco
     from equigrad.data.detection.formats.voc_writing import write_voc
     from equigrad.data.detection.formats.yolo_writing import write_yolo
+    from equigrad.data.detection.measured_sizes import complete_sizes, with_sizes
     from equigrad.data.detection.sources import as_coco, convert_to_coco, read_source
+    from equigrad.data.images.stores import open_store
 
+    if parsed.layout == parsed.to == "coco" and parsed.images is not None:
+        print(read_coco(complete_sizes(parsed.source, parsed.output, parsed.images)).describe())
+        return
     if parsed.layout == parsed.to:
         others = " or ".join(f"--to {layout}" for layout in _LAYOUTS if layout != parsed.to)
-        raise UsageError(f"{parsed.source}: is to be read as {parsed.to} and written as {parsed.to}; give {others}")
+        sizes = "; --images FOLDER adds the sizes of images" if parsed.to == "coco" else ""
+        raise UsageError(
+            f"{parsed.source}: is to be read as {parsed.to} and written as {parsed.to}; give {others}{sizes}"
+        )
     if parsed.to == "coco":
         written = convert_to_coco(parsed.source, parsed.layout, parsed.output, parsed.names, parsed.split)
         print(read_coco(written).describe())
         return
     write = write_voc if parsed.to == "voc" else write_yolo
     with as_coco(parsed.source, parsed.layout, parsed.names, parsed.split) as (file, own_images):
+        data, images = read_source(file, parsed.source), images_of(parsed.images, own_images)
         conversion = write(
-            read_source(file, parsed.source),
+            data if images is None else with_sizes(data, open_store(images)),
             parsed.output,
-            images_of(parsed.images, own_images),
+            images,
             image_files=parsed.image_files,
             with_masks=not parsed.boxes_only,
         )

@@ -2,12 +2,13 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from equigrad.data.detection.formats.coco_json import read_coco
-from equigrad.data.images.folders import image_files
+from equigrad.data.images.folders import archived_images, image_files
+from equigrad.data.images.stores import ImageStore
 from equigrad.data.video import VIDEO_SUFFIXES
 
 
@@ -16,12 +17,14 @@ class Input:
     """An image or a video.
 
     Args:
-        path: the file.
-        name: its name in results: the path below the folder that was given, else the name of the file.
+        path: the file, such as `photos.zip/a.jpg` for one in an archive.
+        name: its name in results: its path below the folder or archive that was given, else the name of the file.
+        archived: the archive and the name of the image in it; None if it is in none.
     """
 
     path: Path
     name: PurePosixPath
+    archived: tuple[ImageStore, str] | None = None
 
     @property
     def is_video(self) -> bool:
@@ -30,20 +33,35 @@ class Input:
 
 
 def inputs_of(given: Sequence[Path]) -> list[Input]:
-    """The files that are given and the images below the folders that are given, each once, under different names."""
+    """The files that are given and the images below the given folders and archives, each once, by different names."""
     paths: dict[str, Input] = {}
     for one in given:
-        for file in image_files(one):
-            name = file.relative_to(one) if one.is_dir() else Path(file.name)
-            paths.setdefault(os.path.abspath(file), Input(file, PurePosixPath(name.as_posix())))
+        for found in _inputs(one):
+            paths.setdefault(os.path.abspath(found.path), found)
     inputs = list(paths.values())
     if len({one.name for one in inputs}) == len(inputs):
         return inputs
     # Equal names in several folders: all of them start at the folder that is common to all files.
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     return [
-        Input(one.path, PurePosixPath(Path(os.path.relpath(path, common)).as_posix())) for path, one in paths.items()
+        replace(one, name=PurePosixPath(Path(os.path.relpath(path, common)).as_posix())) for path, one in paths.items()
     ]
+
+
+def _inputs(given: Path) -> Iterator[Input]:
+    found = archived_images(given)
+    if found is None:
+        for file in image_files(given):
+            name = file.relative_to(given) if given.is_dir() else Path(file.name)
+            yield Input(file, PurePosixPath(name.as_posix()))
+        return
+    store, names = found
+    for stored in names:
+        one = Input(store.root / stored, PurePosixPath(stored), (store, stored))
+        if one.is_video:
+            raise ValueError(f"{one.path}: a video in an archive is not read; unpack it")
+        # The archive may come from anybody: `inside` has refused names that would leave the output folder.
+        yield one if store.root == given else replace(one, name=PurePosixPath(one.name.name))
 
 
 def pictures_of(inputs: Sequence[Input], output: Path) -> list[Path]:
@@ -82,7 +100,7 @@ class ImageIds:
 
     def __init__(self, annotations: Path | None) -> None:
         self.annotations = annotations
-        self.by_path: dict[str, int] = {}
+        self.by_path: dict[str, int | str] = {}
         if annotations is not None:
             data = read_coco(annotations)
             self.by_path = dict(zip(data.file_names, data.image_ids.tolist(), strict=True))

@@ -105,7 +105,7 @@ class PredictionLoop:
         """The images that can be read; a line on stderr for each of the others."""
         for one, picture in pairs:
             try:
-                pixels = ImageSource(one.path).read()
+                pixels = ImageSource(one.path, archived=one.archived).read()
             except OSError as error:
                 self._fail(error)
                 continue

@@ -5,6 +5,7 @@ for finding in check_detection("train.json", "images"):
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -40,14 +41,17 @@ def check_detection(
         return found.findings()
     known_categories = check_categories(found, sections.categories)
     known_images = check_images(found, sections.images, known_categories)
+    store = None if images is None else open_store(images)
+    if store is not None:
+        _measure(store, list(known_images.values()))
     check_annotations(found, sections.annotations, known_images, known_categories)
     _check_use(found, known_images, known_categories)
-    if images is not None:
-        _check_files(found, open_store(images), known_images, decode)
+    if store is not None:
+        _check_files(found, store, known_images, decode)
     return found.findings()
 
 
-def _check_use(found: FindingCollector, images: dict[int, ImageFacts], categories: dict[int, CategoryFacts]) -> None:
+def _check_use(found: FindingCollector, images: dict[str, ImageFacts], categories: dict[str, CategoryFacts]) -> None:
     for image_id, image in images.items():
         if image.num_annotations == 0:
             found.add("images without annotation", f"image {image_id}: {image.path!r:.100}")
@@ -59,11 +63,28 @@ def _check_use(found: FindingCollector, images: dict[int, ImageFacts], categorie
         found.add("a single category", f"{category.name:.60}: there is no tail that a loss could balance")
 
 
-def _check_files(found: FindingCollector, store: ImageStore, images: dict[int, ImageFacts], decode: bool) -> None:
-    facts = [image for image in images.values() if image.path is not None]
+def _measure(store: ImageStore, images: Sequence[ImageFacts]) -> None:
+    """Read the sizes that the file does not state; what cannot be read is found later."""
+    facts = [image for image in images if image.path is not None]
+    if all(image.height for image in facts):
+        return
+    for image, path in zip(facts, _paths(store, facts), strict=True):
+        if not image.height:
+            with suppress(OSError):
+                image.height, image.width = stored_image_size(store, path)
+
+
+def _paths(store: ImageStore, facts: Sequence[ImageFacts]) -> Sequence[str]:
+    """The paths in the store, or those of the file if none of them is there."""
     paths = [str(image.path) for image in facts]
     with suppress(FileNotFoundError):  # all are missing, which is a finding
-        paths = list(existing_paths(store, paths))
+        return existing_paths(store, paths)
+    return paths
+
+
+def _check_files(found: FindingCollector, store: ImageStore, images: dict[str, ImageFacts], decode: bool) -> None:
+    facts = [image for image in images.values() if image.path is not None]
+    paths = _paths(store, facts)
     missing = [path for path in paths if store.size(path) is None]
     if missing:
         found.add("missing image files", f"{store.name(missing[0])}{nearby(store, missing)}", len(missing))

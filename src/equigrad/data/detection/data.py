@@ -6,10 +6,12 @@
 There is no Python object for each annotation: forked workers share the arrays, and pickling them is fast.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from equigrad.data.detection.masks import Rle, Segmentations, rle_to_mask, rle_to_window, shape_to_rle
 from equigrad.data.frequency import Counts, Groups, lvis_split
 from equigrad.data.images.paths import inside
+from equigrad.record_ids import Ids
 
 LETTERS = {"r": "rare", "c": "common", "f": "frequent"}
 
@@ -26,7 +29,7 @@ LETTERS = {"r": "rare", "c": "common", "f": "frequent"}
 class Categories:
     """C categories by ascending id; labels are indices in this order."""
 
-    ids: NDArray[np.int64]  # (C,)
+    ids: Ids  # (C,)
     names: tuple[str, ...]
     frequency: tuple[str, ...] | None = None  # LVIS: r, c or f, by number of training images
 
@@ -106,17 +109,17 @@ class DetectionData:
     """I images and their M annotations, sorted by image; those of one image are in the order of the file."""
 
     source: str  # the annotation file, for messages
-    image_ids: NDArray[np.int64]  # (I,)
+    image_ids: Ids  # (I,)
     file_names: Sequence[str]
-    heights: NDArray[np.int32]  # (I,)
-    widths: NDArray[np.int32]  # (I,)
+    heights: NDArray[np.int32]  # (I,), 0 where the file has no size
+    widths: NDArray[np.int32]  # (I,), the same
     categories: Categories
     offsets: NDArray[np.int64]  # (I + 1,): the annotations of image i are offsets[i] ... offsets[i + 1]
     boxes: NDArray[np.float32]  # (M, 4) x1, y1, x2, y2
     labels: NDArray[np.int32]  # (M,) category indices
     areas: NDArray[np.float64]  # (M,) of the objects, in pixels
     is_crowd: NDArray[np.bool_]  # (M,)
-    ids: NDArray[np.int64]  # (M,)
+    ids: NDArray[np.int64]  # (M,), of the file or, where it has texts, from 1 in its order
     segmentations: Segmentations | None = None
     negative: CategoryLists | None = None  # federated data: categories known to be absent from an image
     not_exhaustive: CategoryLists | None = None  # federated data: categories that are not fully annotated in an image
@@ -171,8 +174,24 @@ class DetectionData:
         return ~self.any_in_images(~self.is_crowd)
 
     @cached_property
+    def has_sizes(self) -> bool:
+        """Whether the height and width of every image are known."""
+        return bool(self.heights.all() and self.widths.all())
+
+    def require_sizes(self) -> None:
+        """ValueError if the height and width of an image are not known."""
+        if not self.has_sizes:
+            new = Path(self.source).with_suffix(".sizes.json")
+            words = ["equigrad", "data", "convert", "coco", self.source, str(new), "--images"]
+            raise ValueError(
+                f"image {self.image_ids[self.heights.argmin()]}: height and width are missing; "
+                f"`{shlex.join(words)} FOLDER` writes a file that has them"
+            )
+
+    @cached_property
     def has_area(self) -> NDArray[np.bool_]:
         """Which boxes have some area inside their image, (M,)."""
+        self.require_sizes()
         lengths = np.diff(self.offsets)
         size = np.stack([np.repeat(side, lengths) for side in (self.widths, self.heights)], axis=1)
         corners = self.boxes.reshape(-1, 2, 2)
@@ -195,6 +214,7 @@ class DetectionData:
     def rle(self, annotation: int) -> Rle:
         """The mask of an annotation as compressed run lengths: `{"size": [h, w], "counts": bytes}`."""
         image = int(np.searchsorted(self.offsets, annotation, side="right")) - 1
+        self.require_sizes()
         try:
             if self.segmentations is None:
                 raise ValueError("segmentation: no annotation of the file has one")
@@ -237,20 +257,23 @@ class DetectionData:
 
         Tools that export a test set often list only the categories that occur in it.
         """
+        # As texts, because one of two tools may have written numbers as texts.
         ours, theirs = (
-            dict(zip(data.categories.ids.tolist(), data.categories.names, strict=True)) for data in (train, self)
+            dict(zip(map(str, data.categories.ids.tolist()), data.categories.names, strict=True))
+            for data in (train, self)
         )
-        if ours == theirs:
+        if ours == theirs and train.categories.ids.dtype.kind == self.categories.ids.dtype.kind:
             return self
         is_federated = self.negative is not None or self.not_exhaustive is not None
-        for number in sorted(ours.keys() | theirs.keys() if is_federated else theirs.keys()):
+        for number in {**ours, **theirs} if is_federated else theirs:
             if ours.get(number) != theirs.get(number):
                 here, there = (f"{names[number]!r}" if number in names else "missing" for names in (theirs, ours))
                 raise ValueError(
                     f"{self.source}: categories must be those of {train.source}, or some of them; id {number} is "
                     f"{here} here and {there} there"
                 )
-        index = np.searchsorted(train.categories.ids, self.categories.ids).astype(self.labels.dtype)
+        label_of = {number: label for label, number in enumerate(ours)}
+        index = np.array([label_of[number] for number in theirs], self.labels.dtype)
         return replace(self, categories=train.categories, labels=index[self.labels])
 
     def describe(self) -> str:

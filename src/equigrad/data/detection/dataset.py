@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from equigrad.data.detection.data import DetectionData
 from equigrad.data.detection.formats.coco_paths import existing_paths
+from equigrad.data.detection.measured_sizes import with_sizes
 from equigrad.data.detection.object_masks import ObjectMasks
 from equigrad.data.frequency import Counts
 from equigrad.data.images.stores import open_store
@@ -55,6 +56,8 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
     ) -> None:
         if with_masks and data.segmentations is None:
             raise ValueError(f"{data.source}: with_masks needs annotations with a segmentation, but the file has none")
+        self.store = open_store(images)
+        data = with_sizes(data, self.store)
         is_target = ~data.is_crowd & data.has_area
         has_target = data.any_in_images(is_target)
         self._num_all, self._num_empty = len(data), int((~has_target).sum())
@@ -62,7 +65,6 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         self.data = data if keep_empty or not self._num_empty else data.subset(np.flatnonzero(has_target))
         # Crowds are no targets, nor are boxes without area: box losses would divide by 0.
         self.is_target = ~self.data.is_crowd & self.data.has_area  # (M,)
-        self.store = open_store(images)
         self.paths = existing_paths(self.store, self.data.file_names)
         self.transform = transform
         self.with_masks = with_masks
@@ -134,7 +136,7 @@ class DetectionDataset(Dataset[tuple[tv_tensors.Image, Target]]):
         target: Target = {
             "boxes": tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=size),
             "labels": torch.from_numpy(self.data.labels[chosen]).long(),
-            "image_id": int(self.data.image_ids[index]),
+            "image_id": self.data.image_ids[index].item(),
             "original_size": size,
         }
         if self.with_masks:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from equigrad.data.detection.data import Categories, CategoryLists, DetectionData, StoredNames
 from equigrad.data.detection.mapped_arrays import Arrays
 from equigrad.data.detection.masks import Segmentations
+from equigrad.record_ids import Ids, id_column
 
 _LISTS = ("negative", "not_exhaustive")
 # Types by shape: I images, M annotations, C categories, P pairs of image and category.
@@ -34,7 +35,7 @@ _TYPES: dict[str, dict[str, str]] = {
     "C": {"category_ids": "int64", "frequency": "uint8", "category_counts": "int64", "instance_counts": "int64"},
     "P": {"presence_images": "int32", "presence_labels": "int32"},
 }
-_OPTIONAL = {"xywh", "mask_starts", "mask_lengths", "frequency"}
+_OPTIONAL = {"xywh", "mask_starts", "mask_lengths", "frequency", "has_area"}
 
 
 def to_columns(data: DetectionData) -> Arrays:
@@ -42,11 +43,12 @@ def to_columns(data: DetectionData) -> Arrays:
     images, labels = data.presence
     arrays: dict[str, NDArray[Any] | None] = {
         name: getattr(data, name)
-        for name in ("image_ids", "heights", "widths", "offsets", "boxes", "labels", "areas", "is_crowd", "ids", "xywh")
+        for name in ("heights", "widths", "offsets", "boxes", "labels", "areas", "is_crowd", "ids", "xywh")
     }
     arrays |= {
-        "has_area": data.has_area,
-        "category_ids": data.categories.ids,
+        **_ids("image", data.image_ids),
+        **_ids("category", data.categories.ids),
+        "has_area": data.has_area if data.has_sizes else None,
         "category_counts": data.category_counts,
         "instance_counts": data.instance_counts,
         "presence_images": images.astype(np.int32),
@@ -71,7 +73,7 @@ def from_columns(arrays: Arrays, source: Path) -> DetectionData:
         source=str(source),
         file_names=_stored_names(arrays, "file_name", num_images),
         categories=Categories(
-            checked["category_ids"],
+            _read_ids(arrays, "category", checked["category_ids"]),
             tuple(name.decode() for name in _pieces(arrays, "category", num_classes)),
             tuple(bytes(checked["frequency"]).decode("ascii")) if "frequency" in checked else None,
         ),
@@ -79,14 +81,15 @@ def from_columns(arrays: Arrays, source: Path) -> DetectionData:
         negative=category_lists(arrays, "negative", num_images, num_classes),
         not_exhaustive=category_lists(arrays, "not_exhaustive", num_images, num_classes),
         xywh=checked.get("xywh"),
+        image_ids=_read_ids(arrays, "image", checked["image_ids"]),
         **{
             name: checked[name]
-            for name in ("image_ids", "heights", "widths", "offsets", "boxes", "labels", "areas", "is_crowd", "ids")
+            for name in ("heights", "widths", "offsets", "boxes", "labels", "areas", "is_crowd", "ids")
         },
     )
     # Cached properties live in the instance: they need not be counted again.
     vars(data).update(
-        {name: checked[name] for name in ("has_area", "category_counts", "instance_counts")},
+        {name: checked[name] for name in ("has_area", "category_counts", "instance_counts") if name in checked},
         presence=(checked["presence_images"], checked["presence_labels"]),
     )
     return data
@@ -126,7 +129,11 @@ def _checked(arrays: Arrays) -> Arrays:
     _check_offsets("offsets", checked["offsets"], lengths["M"])
     for name, bound in (("labels", "C"), ("presence_labels", "C"), ("presence_images", "I")):
         _check_range(name, checked[name], lengths[bound])
-    for name, least in (("heights", 1), ("widths", 1), ("category_counts", 0), ("instance_counts", 0)):
+    least_side = 1 if "has_area" in checked else 0  # of images whose size is not in the file
+    for name, least in (
+        *(("heights", least_side), ("widths", least_side)),
+        *(("category_counts", 0), ("instance_counts", 0)),
+    ):
         if (checked[name] < least).any():
             raise ValueError(f"{name}: expected numbers from {least}")
     if "frequency" in checked and not set(checked["frequency"].tobytes()) <= set(b"rcf"):
@@ -142,6 +149,20 @@ def _segmentations(checked: Arrays, source: Path) -> Segmentations | None:
     _check_range("mask_starts", starts, status.st_size)
     _check_range("mask_lengths", lengths, status.st_size)
     return Segmentations(source, starts, lengths, (status.st_size, status.st_mtime_ns))
+
+
+def _ids(kind: str, ids: Ids) -> Arrays:
+    """Numbers as they are; texts as their text, beside the numbers from 0."""
+    if ids.dtype.kind != "U":
+        return {f"{kind}_ids": ids}
+    return {f"{kind}_ids": np.arange(len(ids)), **_names(f"{kind}_id", ids.tolist())}
+
+
+def _read_ids(arrays: Arrays, kind: str, numbers: NDArray[np.int64]) -> Ids:
+    """What `_ids` was given; ValueError if a text is no id."""
+    if f"{kind}_id_text" not in arrays:
+        return numbers
+    return id_column([name.decode() for name in _pieces(arrays, f"{kind}_id", len(numbers))])
 
 
 def _names(kind: str, names: Any) -> Arrays:

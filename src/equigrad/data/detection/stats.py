@@ -19,7 +19,7 @@ class CategoryStats:
     """Counts of one category: a row of the CSV table."""
 
     category: int
-    id: int
+    id: int | str
     name: str
     images: int
     instances: int
@@ -106,9 +106,11 @@ def detection_stats(data: DetectionData, *, groups_by: GroupsBy = "file", num_gr
     """
     groups, grouped_by = _groups(data, groups_by, num_groups)
     group_names = {int(index): name for name, members in groups.items() for index in members}
-    columns = zip(data.categories.ids, data.categories.names, data.category_counts, data.instance_counts, strict=True)
+    columns = zip(
+        data.categories.ids.tolist(), data.categories.names, data.category_counts, data.instance_counts, strict=True
+    )
     rows = tuple(
-        CategoryStats(index, int(id_), name, int(images), int(instances), group_names[index])
+        CategoryStats(index, id_, name, int(images), int(instances), group_names[index])
         for index, (id_, name, images, instances) in enumerate(columns)
     )
     return DetectionStats(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from equigrad.data.images.lists import SUFFIXES, is_hidden, is_image_path
-from equigrad.data.images.stores import FolderStore, ImageStore, ZipStore
+from equigrad.data.images.stores import FolderStore, ImageStore, ZipStore, open_store, zip_parts
 
 _DEPTH = 2  # of the folders in which missing images are looked for
 _NUM_TRIED = 20  # of them: names such as 0.png are in many folders
@@ -20,6 +20,26 @@ def image_files(given: Path) -> list[Path]:
     if not found:
         raise ValueError(f"{given}: expected images in the folder, found none ({', '.join(SUFFIXES)})")
     return found
+
+
+def archived_images(given: Path) -> tuple[ZipStore, list[str]] | None:
+    """The archive and the image that a path such as `photos.zip/a.jpg` names, or the images of `photos.zip/train`.
+
+    None if the path names no archive; ValueError or OSError if it has no such image or folder, or no images.
+    """
+    parts = zip_parts(given)
+    if parts is None:
+        return None
+    archive = ZipStore(parts[0])
+    if parts[1] and archive.size(parts[1]) is not None:
+        return archive, [parts[1]]
+    if is_image_path(parts[1]):
+        raise FileNotFoundError(f"{given}: no such image in the archive")
+    store = open_store(given)
+    assert isinstance(store, ZipStore)
+    if not (found := image_paths(store)):
+        raise ValueError(f"{given}: expected images in the archive, found none ({', '.join(SUFFIXES)})")
+    return store, found
 
 
 def image_paths(store: ImageStore) -> list[str]:

@@ -3,6 +3,8 @@
 image,categories                image,cat,dog,boat
 a.jpg,cat;dog                   a.jpg,1,1,0
 b.jpg,                          b.jpg,0,0,0
+
+Without a first line of names, two columns are an image and its categories.
 """
 
 import os
@@ -19,13 +21,14 @@ from equigrad.csv_cells import restored
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.formats.coco_paths import existing_paths
 from equigrad.data.frequency import Counts
-from equigrad.data.images.lists import ImageList
+from equigrad.data.images.lists import ImageList, is_image_path
 from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import open_store
-from equigrad.data.text_files import MAX_CATEGORIES, csv_rows, delimiter_of
+from equigrad.data.text_files import DELIMITERS, MAX_CATEGORIES, csv_rows, delimiter_of
 
 FILE = "labels.csv"
 """What the CSV file in a folder of images is called."""
+CSV_SUFFIXES = (".csv", ".tsv")
 
 _IMAGE = ("image", "filename", "file_name", "file", "path", "image_path")  # headings of the column of images
 _LISTED = ("categories", "labels", "tags", "classes", "category", "label", "class")  # and of that of categories
@@ -60,7 +63,14 @@ class MultiLabelList(ImageList):
 
 def has_label_file(source: Path) -> bool:
     """Whether this is a CSV file of categories, or a folder of images with one."""
-    return source.suffix.lower() == ".csv" or (source.is_dir() and (source / FILE).is_file())
+    return source.suffix.lower() in CSV_SUFFIXES or (source.is_dir() and (source / FILE).is_file())
+
+
+def is_multi_label(source: Path) -> bool:
+    """Whether this is a folder of images with such a file, or a CSV file in which not every image has one category."""
+    if source.is_file() and has_label_file(source):
+        return any(len(found) != 1 for found in _parse(source)[1])
+    return has_label_file(source)
 
 
 def read_multi_label(
@@ -87,7 +97,7 @@ def read_multi_label(
     if file.suffix.lower() == ".json":
         return _of_objects(file, root, class_names)
     paths, categories, columns = _parse(file)
-    names = tuple(class_names or columns or sorted({name for row in categories for name in row}))
+    names = tuple(class_names or columns or _sorted({name for row in categories for name in row}))
     if not names:
         raise ValueError(f"{file}: expected a category in at least one image, found none")
     return MultiLabelList(open_store(root), paths, _matrix(file, categories, names), names, str(source))
@@ -105,23 +115,30 @@ def _of_objects(file: Path, root: Path, class_names: Sequence[str] | None) -> Mu
 
 def _parse(file: Path) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
     """Paths, the categories of each image and, if there is a column for each category, all of them."""
-    rows = csv_rows(file)
-    _, header = next(rows, (0, []))
+    delimiter = _delimiter_without_header(file)
+    rows = csv_rows(file, delimiter)
+    header = ["image", "categories"] if delimiter else next(rows, (0, []))[1]
     columns = [name.strip() for name in header]
     lowered = [name.lower() for name in columns]
     image = next((lowered.index(name) for name in _IMAGE if name in lowered), None)
     if image is None or len(columns) < 2:
+        found = f"got {', '.join(columns)!r:.100}"
+        if any(map(is_image_path, columns)):
+            found += ", which is no line of names but that of an image: write one above it"
         raise ValueError(
-            f"{file}: expected the columns image and categories, or image and one for each category, "
-            f"got {', '.join(columns)!r:.100}"
+            f"{file}: expected the columns image and categories, or image and one for each category, {found}"
         )
     names = [restored(name) for name in columns]
     listed = next((lowered.index(name) for name in _LISTED if name in lowered), None)
-    separator = re.compile("[;|]" if delimiter_of(file) == "," else "[,;|]")
+    separator = re.compile("[;|]" if (delimiter or delimiter_of(file)) == "," else "[,;|]")
     paths, categories = [], []
     for number, row in rows:
         cells = [cell.strip() for cell in (*row, *[""] * (len(columns) - len(row)))]
         name = f"{file}, line {number}"
+        if delimiter and len(row) != 2:
+            raise ValueError(
+                f"{name}: expected an image and its categories, as in the first line, got {len(row)} cells"
+            )
         paths.append(inside(cells[image], name))
         if listed is not None:
             categories.append([restored(part.strip()) for part in separator.split(cells[listed]) if part.strip()])
@@ -137,6 +154,20 @@ def _parse(file: Path) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
         categories,
         [] if listed is not None else [each for each in names if each not in ("", names[image])],
     )
+
+
+def _delimiter_without_header(file: Path) -> str | None:
+    """What is between the two columns of a file that begins with an image and its categories; None for others."""
+    for delimiter in DELIMITERS:
+        _, first = next(csv_rows(file, delimiter), (0, []))
+        if len(first) == 2 and is_image_path(first[0].strip()):
+            return delimiter
+    return None
+
+
+def _sorted(names: set[str]) -> list[str]:
+    """Names in alphabetical order, numbers in theirs."""
+    return sorted(names, key=int if all(name.isdecimal() and len(name) < 20 for name in names) else None)
 
 
 def _shown(cells: Iterable[tuple[str, str]], line: str) -> list[str]:
@@ -158,9 +189,14 @@ def _matrix(file: Path, categories: Sequence[Sequence[str]], names: Sequence[str
     for row, found in zip(labels, categories, strict=True):
         unknown = next((name for name in found if name not in label_of), None)
         if unknown is not None:
-            raise ValueError(
-                f"{file}: {unknown!r:.60} is not one of the {len(names)} categories of the training set; "
-                "correct the name, or add training images of it"
-            )
+            raise ValueError(f"{file}: {unknown_category(unknown, len(names))}")
         row[[label_of[name] for name in found]] = 1
     return labels  # type: ignore[return-value]
+
+
+def unknown_category(name: str, num_classes: int) -> str:
+    """What is wrong with a category that a test set names and its training set does not have."""
+    return (
+        f"{name!r:.60} is not one of the {num_classes} categories of the training set; "
+        "correct the name, or add training images of it"
+    )

@@ -17,8 +17,8 @@ from equigrad.arrays import read_npz
 from equigrad.csv_cells import restored
 from equigrad.data.frequency import Counts
 from equigrad.data.images.folders import image_paths
-from equigrad.data.images.lists import ImageList
-from equigrad.data.images.multi_label import MultiLabelList, read_multi_label
+from equigrad.data.images.lists import SUFFIXES, ImageList
+from equigrad.data.images.multi_label import CSV_SUFFIXES, MultiLabelList, read_multi_label, unknown_category
 from equigrad.data.images.paths import inside
 from equigrad.data.images.stores import ArrayStore, open_store, zip_parts
 from equigrad.data.text_files import MAX_CATEGORIES, csv_table, name_lines, text_lines
@@ -26,6 +26,8 @@ from equigrad.data.text_files import MAX_CATEGORIES, csv_table, name_lines, text
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
 _CIFAR_PIXELS = 3 * 32 * 32
 _LABEL = re.compile(r"-?[0-9]{1,18}")  # what 64 bits hold
+_SEPARATORS = " \t,;"  # between path and label
+_END_OF_PATH = re.compile(rf"(?:{'|'.join(map(re.escape, SUFFIXES))})(?=[{_SEPARATORS}])", re.IGNORECASE)
 
 
 def read_images(
@@ -38,9 +40,9 @@ def read_images(
     """Read images with labels in any of the known forms.
 
     Args:
-        source: a list of lines `path label`; a CSV file with the columns `image` and `label`; a folder, a `.zip` file
-            or a folder in one (`photos.zip/train`), with one folder of images for each category; a `.npz` file with
-            `images` and `labels`; or the folder of CIFAR's binary version.
+        source: a list of lines `path label`; a CSV file of images and labels, with a line of names or not; a folder, a
+            `.zip` file or a folder in one (`photos.zip/train`), with one folder of images for each category; a `.npz`
+            file with `images` and `labels`; or the folder of CIFAR's binary version.
         root: what the paths of a list are relative to; None is the folder of the list.
         split: which part of CIFAR to read.
         class_names: the categories of the training set, when a test set is read.
@@ -58,7 +60,7 @@ def read_images(
             f"{source}: expected images with one label each, got an annotation file (.json), which has objects: "
             "own_data:detection trains on those, own_data:multi_label on their categories alone"
         )
-    if source.suffix.lower() == ".csv":
+    if source.suffix.lower() in CSV_SUFFIXES:
         return _one_category_each(read_multi_label(source, root, class_names=class_names))
     if source.suffix == ".npz":
         return read_arrays(source, class_names=class_names)
@@ -84,43 +86,80 @@ def read_image_list(
     num_classes: int | None = None,
     class_names: Sequence[str] | None = None,
 ) -> ImageList:
-    """Read lines `path label`.
+    """Read lines `path label`, with a space, a tab, a comma or a semicolon between them.
 
     Args:
-        file: the list. A path may contain spaces; empty lines are skipped. A path that leaves the root is refused.
+        file: the list. Labels are numbers from 0, or all are names. A path may contain spaces; empty lines are skipped.
+            A path that leaves the root is refused.
         root: what the paths are relative to: a folder, a `.zip` file, or a `.npz` file with indices as paths.
         num_classes: C; None takes it from the names, or else from the largest label.
         class_names: C names; None reads `classes.csv` beside the list, with the columns `label` and `name`, or else
-            takes the labels as names.
+            takes the labels as names, sorted.
     """
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such list of images; expected lines `path label`")
-    paths, labels = _parse(file)
+    paths, texts = _parse(file)
     if class_names is None:
         class_names = _names_beside(file)
-    if class_names is None:
+    if not _is_number(texts[0]):
+        class_names = sorted(set(texts)) if class_names is None else class_names
+        labels = _named(file, texts, class_names)
+    elif class_names is None:
+        labels = np.array(texts, dtype=np.int64)
         class_names = _numbered(str(file), num_classes or int(labels.max()) + 1)
+    elif all(map(str.isdecimal, class_names)) and list(class_names) != _numbered(str(file), len(class_names)):
+        labels = _named(file, texts, class_names)  # of a CSV file, whose numbers may begin with 1
+    else:
+        labels = np.array(texts, dtype=np.int64)
     if num_classes is not None and len(class_names) != num_classes:
         raise ValueError(f"{file}: expected {num_classes} category names, got {len(class_names)}")
     return ImageList(open_store(root), paths, labels, tuple(class_names), str(file))
 
 
-def _parse(file: Path) -> tuple[tuple[str, ...], Counts]:
-    paths, labels = [], []
+def _parse(file: Path) -> tuple[tuple[str, ...], list[str]]:
+    """Paths and labels, of which all are numbers or all are names."""
+    paths: list[str] = []
+    labels: list[str] = []
     for number, line in enumerate(text_lines(file), start=1):
-        if not line.strip():
+        text = line.strip()
+        if not text:
             continue
-        path, _, label = line.strip().rpartition(" ")
-        if not path or not _LABEL.fullmatch(label):
+        path, label = _divided(text)
+        if not path or not label:
+            hint = "; a table whose first line names its columns must be called .csv" if not labels else ""
+            raise ValueError(f"{file}, line {number}: expected `path label`{hint}, got {text!r:.80}")
+        if labels and _is_number(label) != _is_number(labels[0]):
+            kind = "a number" if _is_number(labels[0]) else "a name"
             raise ValueError(
-                f"{file}, line {number}: expected `path label`, a number as label, got {line.strip()!r:.80}"
+                f"{file}, line {number}: expected `path label`, {kind} as label as before, got {text!r:.80}"
             )
-        paths.append(inside(path.strip(), f"{file}, line {number}"))
-        labels.append(int(label))
+        paths.append(inside(path, f"{file}, line {number}"))
+        labels.append(label)
     if not paths:
         raise ValueError(f"{file}: expected lines `path label`, found none")
-    return tuple(paths), np.array(labels, dtype=np.int64)
+    return tuple(paths), labels
+
+
+def _divided(line: str) -> tuple[str, str]:
+    """Path and label; both may have spaces in them, a path without the suffix of an image only before a number."""
+    ends = [match.end() for match in _END_OF_PATH.finditer(line)]
+    last = ends[-1] if ends else max(0, *map(line.rfind, _SEPARATORS))
+    path, label = line[:last].rstrip(_SEPARATORS), line[last:].strip(_SEPARATORS)
+    return (path, label) if ends or _is_number(label) else ("", "")
+
+
+def _is_number(label: str) -> bool:
+    return _LABEL.fullmatch(label) is not None
+
+
+def _named(file: Path, labels: Sequence[str], class_names: Sequence[str]) -> Counts:
+    """Labels that are names, as indices of names; ValueError if one is none of them."""
+    label_of = {name: label for label, name in enumerate(class_names)}
+    unknown = next((label for label in labels if label not in label_of), None)
+    if unknown is not None:
+        raise ValueError(f"{file}: {unknown_category(unknown, len(class_names))}")
+    return np.array([label_of[label] for label in labels], dtype=np.int64)
 
 
 def _names_beside(file: Path) -> list[str] | None:
@@ -154,6 +193,8 @@ def read_image_folder(root: str | os.PathLike[str], *, class_names: Sequence[str
     if not paths:
         annotations = next(iter(sorted(Path(root).glob("*.json"))), None)
         hint = f"; {annotations} may have boxes: name that file, with --images {root}" if annotations else ""
+        if (Path(root) / "recipe.json").is_file():
+            hint = "; it is the folder of a run"
         if not hint and image_paths(store):
             hint = "; name the folder above, if this one is a category"
         raise ValueError(f"{root}: expected one folder of images for each category, found no image in any folder{hint}")

@@ -90,5 +90,8 @@ class Annotations(Protocol):
     def not_exhaustive(self) -> ImageLists | None:
         """Categories of which an image may show more objects than are annotated."""
 
+    def require_sizes(self) -> None:
+        """ValueError if the height or width of an image is 0, because it is not known."""
+
     def rle(self, index: int) -> dict[str, Any]:
         """The mask of an annotation as compressed run lengths: `{"size": [h, w], "counts": bytes}`."""

@@ -166,13 +166,14 @@ class DetectionEvaluator:
         if len(predictions) != len(targets):
             raise ValueError(f"predictions and targets must have one length, got {len(predictions)} and {len(targets)}")
         for prediction, target in zip(predictions, targets, strict=True):
-            image_id = int(target["image_id"])
+            image_id = target["image_id"]
+            image_id = image_id if isinstance(image_id, str) else int(image_id)
             if image_id not in self._done:
                 self._done.add(image_id)
                 self._write(image_id, prediction)
         self._results = None
 
-    def _write(self, image_id: int, prediction: Mapping[str, Tensor]) -> None:
+    def _write(self, image_id: int | str, prediction: Mapping[str, Tensor]) -> None:
         corners = prediction["boxes"].detach().float().cpu().numpy()
         # Rounding may put the second corner before the first: the side is then 0.
         boxes = np.concatenate([corners[:, :2], np.maximum(corners[:, 2:] - corners[:, :2], 0)], 1)

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from equigrad.evaluation.detection.annotations import Annotations, Floats
 from equigrad.evaluation.detection.json_entries import json_entries, list_parts
 from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
-from equigrad.evaluation.detection.predictions import IdTable, Predictions
+from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.files import atomic_write
+from equigrad.record_ids import IdTable, JsonId
 
 FLOAT_MAX = sys.float_info.max
 MAX_COORDINATE = 1e9  # pixels
@@ -75,8 +76,8 @@ def _entries(predictions: Predictions, annotations: Annotations) -> Iterator[dic
 
 
 class _Detection(msgspec.Struct, gc=False):
-    image_id: int
-    category_id: int
+    image_id: JsonId
+    category_id: JsonId
     score: float
 
 
@@ -99,7 +100,7 @@ class _Reader:
     """
 
     def __init__(self, file: Path, annotations: Annotations) -> None:
-        self.file = file
+        self.file, self.annotations = file, annotations
         self.image_ids = IdTable(annotations.image_ids)
         self.category_ids = IdTable(annotations.categories.ids)
         self.sizes = np.stack([annotations.heights, annotations.widths], 1).astype(np.int64)
@@ -125,6 +126,7 @@ class _Reader:
             raise ValueError(f"{self.file}: entry 0: expected an object with bbox or segmentation")
         self.has_boxes, self.has_masks = "bbox" in entry, "segmentation" in entry
         if self.has_masks:
+            self.annotations.require_sizes()
             self.kind = list[_BoxAndMask] if self.has_boxes else list[_Mask]
 
     def _checked(self, entries: Iterator[Any], index: int) -> Iterator[Predictions]:
@@ -141,8 +143,8 @@ class _Reader:
 
     def _columns(self, entries: list[Any]) -> Predictions:
         num = len(entries)
-        images = self.image_ids.indices(np.fromiter([entry.image_id for entry in entries], np.int64, num))
-        labels = self.category_ids.indices(np.fromiter([entry.category_id for entry in entries], np.int64, num))
+        images = self.image_ids.indices([entry.image_id for entry in entries])
+        labels = self.category_ids.indices([entry.category_id for entry in entries])
         scores = np.fromiter([entry.score for entry in entries], np.float64, num)
         _require(np.isfinite(scores).all(), "a finite number")
         masks = self._masks(entries, images) if self.has_masks else None
@@ -184,11 +186,11 @@ class _Reader:
             raise ValueError(f"{where}: {field} must be {error}, got {_short(entry[field])}") from None
 
     def _image(self, value: Any) -> int:
-        _require(_is_whole(value) and self.image_ids.has(value), "the id of an image of the annotations")
-        return int(self.image_ids.indices(np.array([value]))[0])
+        _require(self.image_ids.has(value), "the id of an image of the annotations")
+        return int(self.image_ids.indices([value])[0])
 
     def _label(self, value: Any) -> None:
-        _require(_is_whole(value) and self.category_ids.has(value), "the id of a category of the annotations")
+        _require(self.category_ids.has(value), "the id of a category of the annotations")
 
 
 def _boxes(rows: Iterable[Iterable[float]]) -> Floats:
@@ -242,10 +244,6 @@ def _box(value: Any) -> None:
 
 def _is_coordinate(value: Any) -> bool:
     return _is_finite(value) and abs(value) <= MAX_COORDINATE
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_finite(value: Any) -> bool:

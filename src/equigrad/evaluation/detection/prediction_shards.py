@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equigrad.arrays import read_npz
-from equigrad.evaluation.detection.annotations import Annotations, Flags, Ints
+from equigrad.evaluation.detection.annotations import Annotations, Flags
 from equigrad.evaluation.detection.packed_masks import PackedMasks, are_valid
-from equigrad.evaluation.detection.predictions import IdTable, Predictions
+from equigrad.evaluation.detection.predictions import Predictions
 from equigrad.files import atomic_write, remove_temporary_files
+from equigrad.record_ids import Ids, IdTable, id_column
 
 DETECTIONS_PER_SHARD = 200_000
 
@@ -36,7 +37,7 @@ class PredictionWriter:
         self.folder, self.rank, self.detections_per_shard = Path(folder), rank, detections_per_shard
         self.folder.mkdir(parents=True, exist_ok=True)
         self._number = len(self.shards())
-        self._images: list[int] = []
+        self._images: list[int | str] = []
         self._columns: list[tuple[NDArray[Any], ...]] = []
         self._counts: list[bytes] | None = None
         self._num_pending = 0
@@ -47,7 +48,7 @@ class PredictionWriter:
 
     def add(
         self,
-        image_id: int,
+        image_id: int | str,
         category_ids: ArrayLike,
         boxes: ArrayLike,
         scores: ArrayLike,
@@ -62,7 +63,7 @@ class PredictionWriter:
             scores: (K,).
             masks: K masks as compressed run lengths; for all images or for none.
         """
-        columns = (np.asarray(category_ids, np.int64), np.asarray(boxes, np.float32), np.asarray(scores, np.float32))
+        columns = (np.asarray(category_ids), np.asarray(boxes, np.float32), np.asarray(scores, np.float32))
         num = len(columns[0])
         if columns[1].shape != (num, 4) or columns[2].shape != (num,) or (masks is not None and len(masks) != num):
             raise ValueError(f"boxes, scores and masks must have {num} entries, as many as category_ids")
@@ -82,9 +83,9 @@ class PredictionWriter:
             return
         category_ids, boxes, scores = (np.concatenate(column) for column in zip(*self._columns, strict=True))
         arrays = {
-            "image_ids": np.array(self._images, np.int64),
+            "image_ids": id_column(self._images),
             "num_detections": np.array([len(columns[0]) for columns in self._columns], np.int64),
-            "category_ids": category_ids.astype(np.int32),
+            "category_ids": category_ids if category_ids.dtype.kind == "U" else category_ids.astype(np.int32),
             "boxes": boxes,
             "scores": scores,
         }
@@ -109,10 +110,10 @@ def has_shards(folder: Path) -> bool:
     return bool(_shards(folder))
 
 
-def finished_images(folder: str | os.PathLike[str], rank: int | None = None) -> Ints:
+def finished_images(folder: str | os.PathLike[str], rank: int | None = None) -> Ids:
     """Ids of the images whose detections are on disk, ascending; those of one rank, or of all."""
     parts = [read_npz(file, ["image_ids"])["image_ids"] for file in _shards(Path(folder), rank)]
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 def read_shards(folder: str | os.PathLike[str], annotations: Annotations) -> Predictions:

@@ -13,6 +13,7 @@ from equigrad.data.held_out import held_out, held_out_of_each_category
 from equigrad.data.images import transforms
 from equigrad.data.images.checks import check_several_categories
 from equigrad.data.images.dataset import ImageDataset
+from equigrad.data.images.folders import folder_with
 from equigrad.data.images.lists import ImageList
 from equigrad.data.images.multi_label import read_multi_label
 from equigrad.data.images.published_lists import Benchmark, read_published
@@ -20,6 +21,7 @@ from equigrad.data.images.readers import read_images
 from equigrad.data.images.stores import ArrayStore, check_source
 
 _TEST_SHARE = 0.2
+_NUM_TRIED = 20  # images of a list that are looked for at its start
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class OwnImages:
             if source is not None:
                 check_source(source, name)
         train = read_images(self.train, self.root)
+        _check_root(train)
         check_several_categories(train)
         if self.test is None:
             train, test = _without_held_out(train)
@@ -173,6 +176,7 @@ class ManyLabels:
             if source is not None:
                 check_source(source, name)
         train = read_multi_label(self.train, self.root)
+        _check_root(train)
         if self.test is None:
             train, test = held_out(train, _TEST_SHARE)
         else:
@@ -189,6 +193,18 @@ def check_decode_size(decode_size: int | None) -> None:
     """Refuse what no image can have."""
     if decode_size is not None and decode_size < 1:
         raise ValueError(f"decode_size must be above 0, got {decode_size}")
+
+
+def _check_root(images: ImageList) -> None:
+    """FileNotFoundError if none of some images that the file of a user names is there: its paths start elsewhere."""
+    tried = images.paths[:: -(-len(images) // _NUM_TRIED)]
+    if all(images.store.size(path) is None for path in tried):
+        found = folder_with(images.store, tried)
+        root = "FOLDER" if found is None else images.store.name(found)
+        raise FileNotFoundError(
+            f"{images.store.name(images.paths[0])}: no such image; --set data.root={root} (--root in other commands) "
+            f"says where the paths of {images.source} start"
+        )
 
 
 def _without_held_out(images: ImageList) -> tuple[ImageList, ImageList]:

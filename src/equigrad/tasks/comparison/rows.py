@@ -83,6 +83,11 @@ class ComparisonFolder:
         remove_temporary_files(self.folder)
         write_atomically(self.folder / SETTINGS, (json.dumps(content, indent=1) + "\n").encode())
 
+    def forget_if_nothing_began(self) -> None:
+        """Remove the settings if there is no row: the data could not be read."""
+        if not (self.folder / "rows").exists():
+            (self.folder / SETTINGS).unlink(missing_ok=True)
+
     def load(self, methods: Sequence[str], num_seeds: int) -> ComparedMethods:
         """The results of finished rows."""
         folders = {name: [self.row(name, seed) for seed in range(num_seeds)] for name in methods}

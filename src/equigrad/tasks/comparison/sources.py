@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from equigrad.data.detection.formats.coco_json import read_coco
 from equigrad.data.detection.sources import detection_layout
-from equigrad.data.images.multi_label import FILE, has_label_file
+from equigrad.data.images.multi_label import FILE, has_label_file, is_multi_label
 from equigrad.data.images.stores import ZipStore, check_exists, zip_parts
 from equigrad.tasks.classification.data import ManyLabels, OwnImages
 from equigrad.tasks.detection.data import CocoFiles
@@ -91,7 +91,7 @@ def _refuse_other_layouts(folder: Path) -> None:
 
 
 def _has_many_labels(data: Path) -> bool:
-    return has_label_file(data) or (data.is_dir() and has_label_file(data / "train"))
+    return is_multi_label(data) or (data.is_dir() and has_label_file(data / "train"))
 
 
 def _many_labels(data: Path, named: NamedFiles) -> ManyLabels:

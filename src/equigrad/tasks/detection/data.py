@@ -106,13 +106,32 @@ class CocoFiles:
             train, self.images, with_masks=with_masks, dense_masks=False, keep_empty=self.keep_empty
         )
         test_set = DetectionDataset(test, self.test_images or self.images)
+        if self.test_images is None:
+            _check_not_the_same_images(train_set, test_set)
 
         def evaluator(folder: Path, iou_types: IouTypes, images: Images | None = None) -> DetectionEvaluator:
-            tested = test if images is None else test.subset(images)
+            tested = test_set.data if images is None else test_set.data.subset(images)
             counts = train.category_counts
             return DetectionEvaluator(tested, folder, iou_types=iou_types, protocol=self.benchmark, train_counts=counts)
 
         return DetectionSets(train_set, test_set, evaluator)
+
+
+def _check_not_the_same_images(train: DetectionDataset, test: DetectionDataset) -> None:
+    """ValueError if images that lie in different folders are one and the same where folders are dropped.
+
+    `train/1.jpg` and `test/1.jpg` are both `1.jpg` in the folder `images/train`.
+    """
+    if train.paths is train.data.file_names and test.paths is test.data.file_names:
+        return
+    trained = dict(zip(train.paths, train.data.file_names, strict=True))
+    for path, name in zip(test.paths, test.data.file_names, strict=True):
+        if trained.get(path, name) != name:
+            raise ValueError(
+                f"{train.store.name(path)}: is {trained[path]} of {train.data.source} and {name} of "
+                f"{test.data.source}; name the folder that has both with --set data.images=…, or that of the test "
+                "images with --set data.test_images=…"
+            )
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,8 @@ class Detections:
         """How many were found and which; if none, the best of those below the threshold."""
         if not len(self):
             nearest = f"; the best is {self._named(*self.next_best)}" if self.next_best else ""
-            return f"no object with a score of {self.shown.threshold:g} or more{nearest}"
+            least = f" with a score of {self.shown.threshold:g} or more" if self.shown.threshold else ""
+            return f"no object{least}{nearest}"
         count = f"{len(self)} object{'s' if len(self) > 1 else ''}"
         drawn = f", the best {self.shown.limit} drawn" if self.shown.limit < len(self) else ""
         best = slice(min(_NUM_NAMED, self.shown.limit))
@@ -128,12 +129,16 @@ class Detections:
         ]
         return draw_objects(self.source.read(), objects, longest)
 
-    def to_coco(self, image_id: int | str) -> list[dict[str, Any]]:
+    def to_coco(self, image_id: int | str | None = None) -> list[dict[str, Any]]:
         """The objects in COCO's result format: ids of the annotation file, boxes as x, y, width and height.
 
         Args:
-            image_id: id of the image in its annotation file, or any name.
+            image_id: id of the image in its annotation file, or any name; None is the name of the image file.
         """
+        if image_id is None:
+            if self.path is None:
+                raise ValueError("to_coco(image_id): an image that was given as pixels has no name; give its id")
+            image_id = self.path.name
         if self.categories.ids is None:
             raise ValueError(f"the run's {CATEGORIES} has no ids of categories; `equigrad evaluate RUN` adds them")
         # As evaluations compute them: rounding may put the second corner before the first.
@@ -160,7 +165,8 @@ class Detections:
         )
 
     def _named(self, label: int, score: float) -> str:
-        return f"{one_line(self.categories.names[label])} {score:.2f} ({self.categories.groups[label]})"
+        shown = f"{score:.2f}" if score >= 0.01 else f"{score:.1g}"  # not 0.00, as some --threshold has let it through
+        return f"{one_line(self.categories.names[label])} {shown} ({self.categories.groups[label]})"
 
     def _each_mask(self) -> Iterator[NDArray[np.bool_] | None]:
         """The mask (H, W) of each object, one at a time: hundreds of the size of a photograph would fill the memory."""

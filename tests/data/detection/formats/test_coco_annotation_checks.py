@@ -15,11 +15,11 @@ KNOWN = {"segmentation": SQUARE, "iscrowd": 0}
 
 def check(*records, absent=()):
     """Findings of annotations of one image, 8 x 12, and one category; and the facts they are counted in."""
-    images = {1: ImageFacts(8, 12, "1.png", frozenset(absent))}
-    categories = {1: CategoryFacts("'cat'")}
+    images = {"1": ImageFacts(8, 12, "1.png", frozenset(absent))}
+    categories = {"1": CategoryFacts("'cat'")}
     found = FindingCollector()
     check_annotations(found, [msgspec.Raw(json.dumps(record).encode()) for record in records], images, categories)
-    return found.findings(), images[1], categories[1]
+    return found.findings(), images["1"], categories["1"]
 
 
 def only(*records, **settings):
@@ -86,7 +86,7 @@ def test_masks_must_be_given_for_all_or_none():
 
 
 def test_a_category_that_the_image_lists_as_absent_is_found():
-    kind, first = only(annotation(5, **KNOWN), absent=[1])
+    kind, first = only(annotation(5, **KNOWN), absent=["1"])
     assert kind == "annotations of a category that the image lists as absent"
     assert first == "annotation 5: category 1 ('cat') in image 1"
 

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from detection_on_disk import SQUARE, annotation, coco, image, write_json
+from detection_on_disk import SQUARE, annotation, coco, image, with_text_ids, write_json
 from equigrad.data.detection.formats.coco_json import read_coco, write_coco
 from shared_data import shared_folder
 
@@ -114,6 +114,66 @@ def test_a_path_that_leaves_the_folder_of_images_is_refused(read, field, path):
         read(coco([record], []))
 
 
+LISTS = {"neg_category_ids": [7], "not_exhaustive_category_ids": []}
+
+
+def same_but_ids(one, other):
+    for name in ("boxes", "labels", "offsets", "areas", "is_crowd", "heights", "widths"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    assert one.categories.names == other.categories.names
+    assert one.negative.values.tolist() == other.negative.values.tolist()
+
+
+def test_ids_may_be_texts_and_are_kept_as_they_are(read):
+    content = coco([image(1, **LISTS), image(2, **LISTS)])
+    plain, found = read(content), read(with_text_ids(content))
+    same_but_ids(found, plain)
+    assert found.mask(0).sum() == 16
+    assert found.image_ids.tolist() == ["image-001", "image-002"]
+    assert found.categories.ids.tolist() == ["kind-001", "kind-007"]
+    assert found.ids.tolist() == [1, 2, 3]
+    assert found.subset([1]).image_ids.tolist() == ["image-002"]
+
+
+def test_whole_numbers_may_be_written_as_floats_and_in_references_as_texts(read):
+    content = coco([image(1, **LISTS), image(2, **LISTS)])
+    odd = json.loads(json.dumps(content))
+    for record in (*odd["images"], *odd["annotations"], *odd["categories"]):
+        record["id"] = float(record["id"])
+    odd["images"][0]["neg_category_ids"] = ["7"]
+    odd["annotations"][0]["image_id"], odd["annotations"][1]["category_id"] = "1", "7"
+    plain, found = read(content), read(odd)
+    same_but_ids(found, plain)
+    for one, other in ((found, plain), (found.categories, plain.categories)):
+        assert one.ids.tolist() == other.ids.tolist()
+    assert found.image_ids.dtype == plain.image_ids.dtype == np.int64
+
+
+@pytest.mark.parametrize("missing", [["height"], ["height", "width"]])
+def test_an_image_without_size_is_read_and_only_what_needs_it_is_refused(read, missing):
+    record = {key: value for key, value in image(2).items() if key not in missing}
+    data = read(coco([image(1), {**record, "width": None}], [annotation(5, segmentation=SQUARE)]))
+    assert (data.heights.tolist(), data.widths.tolist(), data.has_sizes) == ([8, 0], [12, 0], False)
+    assert data.category_counts.tolist() == [1, 0]
+    for use in (lambda: data.has_area, lambda: data.mask(0)):
+        with pytest.raises(
+            ValueError, match=r"image 2: height and width are missing; `equigrad data convert coco .*a.json"
+        ):
+            use()
+
+
+def test_a_test_set_whose_ids_are_written_in_another_way_has_the_categories_of_training(read):
+    train = read(coco())
+    content = coco(categories=[{"id": "7", "name": "dog"}, {"id": "1", "name": "cat"}])
+    test = read(content)
+    assert test.categories.ids.tolist() == ["1", "7"]
+    assert test.in_categories_of(train).categories.ids.tolist() == [1, 7]
+    assert test.in_categories_of(train).labels.tolist() == train.labels.tolist()
+    content["categories"][0]["name"] = "fox"
+    with pytest.raises(ValueError, match="id 7 is 'fox' here and 'dog' there"):
+        read(content).in_categories_of(train)
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -127,8 +187,11 @@ def test_a_path_that_leaves_the_folder_of_images_is_refused(read, field, path):
         ({**annotation(5), "area": math.inf}, "annotation 5: area: .* area is inf"),
         ({**annotation(5), "id": -3}, "annotation -3: id: expected int >= 0"),
         ({**annotation(5), "id": 10**30}, "annotation 1000000.*: id: "),
-        ({**annotation(5), "image_id": "1"}, "annotation 5: image_id: expected int, got str"),
-        ({**annotation(5), "category_id": 1.5}, "annotation 5: category_id: expected int, got float"),
+        ({**annotation(5), "id": 1.5}, "annotation number 1: id: expected a whole number from 0 or a text, got 1.5"),
+        ({**annotation(5), "image_id": None}, "annotation 5: image_id: expected a whole number .* or a text, got null"),
+        ({**annotation(5), "image_id": "01"}, "annotation 5: image_id: there is no image with id '01'"),
+        ({**annotation(5), "category_id": 1.5}, "annotation 5: category_id: there is no category with id 1.5"),
+        ({**annotation(5), "category_id": math.nan}, "annotation 5: category_id: there is no category with id nan"),
         ({**annotation(5), "iscrowd": 2}, "annotation 5: iscrowd: invalid enum value 2"),
         ({"id": 5}, "annotation 5: object missing required field image_id"),
         (3, "annotation number 1: expected object, got int"),
@@ -148,6 +211,11 @@ def test_a_wrong_annotation_is_named_with_its_field(read, record, message):
         (coco([image(1), image(1)]), "image 1: id: used 2 times"),
         (coco(annotations=[annotation(4), annotation(4)]), "annotation 4: id: used 2 times"),
         (coco(categories=[{"id": 1, "name": "a"}] * 3), "category 1: id: used 3 times"),
+        (coco([image("a"), image("a")]), "image a: id: used 2 times"),
+        (coco(annotations=[annotation("b"), annotation("b")]), "annotation b: id: used 2 times"),
+        (coco([image(1), image("a")]), "image number 2: id: expected a whole number, as the first has, got 'a'"),
+        (coco([image("")]), "image number 1: id: expected a whole number from 0 or a text, got ''"),
+        (coco([image(math.nan)]), r"image number 1: id: expected a whole number from 0 or a text, got '.x7f'"),
         (coco(categories=[]), "categories: expected one or more, got none"),
         (coco([image(1, height="8")]), "image 1: height: expected int, got str"),
         (coco([image(1, width=0)]), "image 1: width: expected int >= 1"),

@@ -11,13 +11,14 @@ from equigrad.data.detection.formats.coco_json import LARGEST_COORDINATE
 from equigrad.data.detection.formats.coco_record_checks import (
     CategoryFacts,
     ImageFacts,
+    id_text,
     is_finite,
-    is_id,
     is_number,
     objects,
     wrong_field,
 )
 from equigrad.data.detection.masks import RunLengthMask, check_polygons, shape_to_rle
+from equigrad.record_ids import plain_id
 
 _TOLERANCE = 1.0  # pixels an annotation may extend beyond its image: tools differ on the last pixel
 _Record = dict[str, Any]
@@ -54,11 +55,11 @@ class _Corners:
 def check_annotations(
     found: FindingCollector,
     records: Sequence[msgspec.Raw],
-    images: dict[int, ImageFacts],
-    categories: dict[int, CategoryFacts],
+    images: dict[str, ImageFacts],
+    categories: dict[str, CategoryFacts],
 ) -> None:
     """Check every annotation, and count the annotations of each image and category."""
-    ids: set[int] = set()
+    ids: set[str] = set()
     contents: set[int] = set()
     maskless: list[str] = []
     num_masks = 0
@@ -69,10 +70,11 @@ def check_annotations(
         category = _owner(found, name, record, "category_id", "categories", categories)
         if image is not None and category is not None:
             _check_content(found, name, record, image, category, contents)
-        _check_numbers(found, name, record, image, corners)
+        sized = image if isinstance(image, ImageFacts) and image.height else None
+        _check_numbers(found, name, record, sized, corners)
         if record.get("segmentation"):
             num_masks += 1
-            _check_mask(found, name, record, image)
+            _check_mask(found, name, record, sized)
         else:
             maskless.append(name)
     corners.report(found)
@@ -82,28 +84,27 @@ def check_annotations(
         found.add("no annotations", "annotations is empty or missing")
 
 
-def _check_id(found: FindingCollector, name: str, record: _Record, ids: set[int]) -> None:
-    if not is_id(record.get("id")):
-        wrong_field(found, "annotations", name, record, "id", "a whole number from 0")
+def _check_id(found: FindingCollector, name: str, record: _Record, ids: set[str]) -> None:
+    number = id_text(found, "annotations", name, record)
+    if number is None:
         return
-    if record["id"] in ids:
+    if number in ids:
         found.add("annotations with the same id", name)
-    if record["id"] == 0:
+    if number == "0":
         found.add("annotations with id 0", name)
-    ids.add(record["id"])
+    ids.add(number)
 
 
 def _owner(
-    found: FindingCollector, name: str, record: _Record, field: str, kind: str, known: dict[int, Any]
+    found: FindingCollector, name: str, record: _Record, field: str, kind: str, known: dict[str, Any]
 ) -> ImageFacts | CategoryFacts | None:
     """The image or category that an annotation belongs to."""
-    value = record.get(field)
-    if not is_id(value):
-        wrong_field(found, "annotations", name, record, field, "a whole number from 0")
+    number = id_text(found, "annotations", name, record, field)
+    if number is None:
         return None
-    owner: ImageFacts | CategoryFacts | None = known.get(value)  # type: ignore[arg-type]
+    owner: ImageFacts | CategoryFacts | None = known.get(number)
     if owner is None:
-        found.add(f"annotations of unknown {kind}", f"{name}: {field} {value}")
+        found.add(f"annotations of unknown {kind}", f"{name}: {field} {number}")
     else:
         owner.num_annotations += 1
     return owner
@@ -112,7 +113,7 @@ def _owner(
 def _check_content(
     found: FindingCollector, name: str, record: _Record, image: Any, category: Any, contents: set[int]
 ) -> None:
-    if record["category_id"] in image.absent:
+    if str(plain_id(record["category_id"])) in image.absent:
         case = f"{name}: category {record['category_id']} ({category.name}) in image {record['image_id']}"
         found.add("annotations of a category that the image lists as absent", case)
     # Hashes take less memory than the boxes of a million annotations.

@@ -56,7 +56,8 @@ def existing_paths(store: ImageStore, paths: Sequence[str]) -> Sequence[str]:
     counts = range(1 + max(path.count("/") for path in tried))
     existing = [sum(store.size(_dropped(path, count)) is not None for path in tried) for count in counts]
     if not any(existing):
-        raise FileNotFoundError(f"{store.name(paths[0])}: no such image{nearby(store, paths)}")
+        hint = nearby(store, paths) or f", nor others of the annotations in {store.root}; name the folder that has them"
+        raise FileNotFoundError(f"{store.name(paths[0])}: no such image{hint}")
     count = existing.index(max(existing))
     if count and all("/" not in _dropped(path, count) for path in tried):
         names = without_folders(paths)

@@ -1,7 +1,7 @@
 """Checks of the categories and images of a COCO or LVIS file; they accept any JSON content."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from equigrad.data.detection.findings import FindingCollector
 from equigrad.data.detection.formats.coco_json import MAX_PIXELS
 from equigrad.data.detection.formats.coco_paths import image_path
 from equigrad.data.detection.formats.coco_text import decoded
+from equigrad.record_ids import EXPECTED, plain_id
 
 _MOST_IMAGES = {"r": 10, "c": 100, "f": math.inf}
 _FEDERATED = ("neg_category_ids", "not_exhaustive_category_ids")
@@ -21,10 +22,10 @@ _Record = dict[str, Any]
 class ImageFacts:
     """What the checks of annotations need to know about an image."""
 
-    height: int
+    height: int  # 0 if it is not known
     width: int
     path: str | None
-    absent: frozenset[int] = frozenset()
+    absent: frozenset[str] = frozenset()
     num_annotations: int = 0
 
 
@@ -46,14 +47,9 @@ def objects(found: FindingCollector, kind: str, records: Sequence[msgspec.Raw]) 
             found.add("records that are not objects", f"{name}: {error}")
             continue
         if isinstance(content, dict):
-            yield (f"{kind} {content['id']}" if is_id(content.get("id")) else name), content
+            yield (f"{kind} {content['id']}" if plain_id(content.get("id")) is not None else name), content
         else:
             found.add("records that are not objects", f"{name}: {content!r:.60}")
-
-
-def is_id(value: Any) -> bool:
-    """Whether a value is a valid id: a whole number from 0 that is exact in all JSON tools."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53
 
 
 def is_number(value: Any) -> bool:
@@ -75,9 +71,25 @@ def wrong_field(found: FindingCollector, kind: str, name: str, record: _Record, 
     found.add(f"{kind} with a missing or wrong field", f"{name}: {field_name}: expected {expected}, {value}")
 
 
-def check_categories(found: FindingCollector, records: Sequence[msgspec.Raw]) -> dict[int, CategoryFacts]:
-    """Check the categories and return the usable ones by id."""
-    known: dict[int, CategoryFacts] = {}
+def id_text(found: FindingCollector, kind: str, name: str, record: _Record, field_name: str = "id") -> str | None:
+    """An id as text, by which records are found, as it may be a number here and a text there; None if it is no id."""
+    value = plain_id(record.get(field_name))
+    if value is None:
+        wrong_field(found, kind, name, record, field_name, EXPECTED)
+    return None if value is None else str(value)
+
+
+def _check_kinds(found: FindingCollector, kind: str, known: Mapping[str, Any], num_texts: int) -> None:
+    if 0 < num_texts < len(known):
+        found.add(
+            f"{kind} of which some have numbers and some texts as ids", f"{num_texts:,} of {len(known):,} are texts"
+        )
+
+
+def check_categories(found: FindingCollector, records: Sequence[msgspec.Raw]) -> dict[str, CategoryFacts]:
+    """Check the categories and return the usable ones by the text of their id."""
+    known: dict[str, CategoryFacts] = {}
+    num_texts = 0
     names: dict[str, str] = {}
     unlettered: list[str] = []
     num_lettered = 0
@@ -87,21 +99,23 @@ def check_categories(found: FindingCollector, records: Sequence[msgspec.Raw]) ->
             _check_frequency(found, name, record)
         else:
             unlettered.append(name)
-        if not is_id(record.get("id")):
-            wrong_field(found, "categories", name, record, "id", "a whole number from 0")
+        number = id_text(found, "categories", name, record)
+        if number is None:
             continue
         title = record.get("name")
         if not isinstance(title, str) or not title.strip():
             wrong_field(found, "categories", name, record, "name", "a name")
         elif title in names:
             found.add("categories with the same name", f"{name} and {names[title]}: {title!r:.60}")
-        if record["id"] in known:
+        if number in known:
             found.add("categories with the same id", f"{name}: {title!r:.60}")
             continue
-        known[record["id"]] = CategoryFacts(repr(title))
+        num_texts += isinstance(record["id"], str)
+        known[number] = CategoryFacts(repr(title))
         names.setdefault(str(title), name)
     if num_lettered and unlettered:
         found.add("categories without the frequency that others have", unlettered[0], len(unlettered))
+    _check_kinds(found, "categories", known, num_texts)
     if not records:
         found.add("no categories", "categories is empty")
     return known
@@ -120,26 +134,30 @@ def _check_frequency(found: FindingCollector, name: str, record: _Record) -> Non
 
 
 def check_images(
-    found: FindingCollector, records: Sequence[msgspec.Raw], categories: dict[int, CategoryFacts]
-) -> dict[int, ImageFacts]:
-    """Check the images and return the usable ones by id."""
-    known: dict[int, ImageFacts] = {}
+    found: FindingCollector, records: Sequence[msgspec.Raw], categories: dict[str, CategoryFacts]
+) -> dict[str, ImageFacts]:
+    """Check the images and return the usable ones by the text of their id."""
+    known: dict[str, ImageFacts] = {}
+    num_texts = 0
     owners: dict[str, str] = {}
     unlisted: dict[str, list[str]] = {field_name: [] for field_name in _FEDERATED}
     for name, record in objects(found, "image", records):
         absent = _check_lists(found, name, record, categories, unlisted)
-        if not _has_size(found, name, record):
+        number = id_text(found, "images", name, record)
+        if number is None or not _has_size(found, name, record):
             continue
         path = _path(found, name, record)
-        if record["id"] in known:
+        if number in known:
             found.add("images with the same id", f"{name}: {path!r:.100}")
             continue
         if path is not None and owners.setdefault(path, name) != name:
             found.add("images with the same file", f"{name} and {owners[path]}: {path!r:.100}")
-        known[record["id"]] = ImageFacts(record["height"], record["width"], path, absent)
+        num_texts += isinstance(record["id"], str)
+        known[number] = ImageFacts(record["height"], record["width"], path, absent)
     for field_name, names in unlisted.items():
         if 0 < len(names) < len(records):
             found.add("images without the federated lists that others have", f"{names[0]}: {field_name}", len(names))
+    _check_kinds(found, "images", known, num_texts)
     if not records:
         found.add("no images", "images is empty")
     return known
@@ -149,11 +167,11 @@ def _check_lists(
     found: FindingCollector,
     name: str,
     record: _Record,
-    categories: dict[int, CategoryFacts],
+    categories: dict[str, CategoryFacts],
     unlisted: dict[str, list[str]],
-) -> frozenset[int]:
+) -> frozenset[str]:
     """Check the federated lists of an image and return the categories it lists as absent."""
-    lists: list[frozenset[int]] = []
+    lists: list[frozenset[str]] = []
     for field_name in _FEDERATED:
         if record.get(field_name) is None:
             unlisted[field_name].append(name)
@@ -167,15 +185,16 @@ def _check_lists(
 
 
 def _has_size(found: FindingCollector, name: str, record: _Record) -> bool:
-    """Whether id, height and width are usable."""
-    if not is_id(record.get("id")):
-        wrong_field(found, "images", name, record, "id", "a whole number from 0")
-        return False
-    for side in ("height", "width"):
-        if not is_id(record.get(side)) or not 1 <= record[side] <= MAX_PIXELS:
+    """Whether height and width are usable, or missing; one alone is then taken for missing, too."""
+    sides = [record.get(side) for side in ("height", "width")]
+    for side, value in zip(("height", "width"), sides, strict=True):
+        if value is not None and (type(value) is not int or not 1 <= value <= MAX_PIXELS):
             wrong_field(found, "images", name, record, side, "a whole number of pixels")
             return False
-    if record["height"] * record["width"] > MAX_PIXELS:
+    if None in sides:
+        record.update(height=0, width=0)
+        found.add("images without height and width", f"{name}: they are read from the image")
+    elif record["height"] * record["width"] > MAX_PIXELS:
         wrong_field(
             found, "images", name, record, "height", f"up to {MAX_PIXELS:,} pixels with width {record['width']}"
         )
@@ -199,13 +218,14 @@ def _path(found: FindingCollector, name: str, record: _Record) -> str | None:
 
 
 def _category_list(
-    found: FindingCollector, name: str, record: _Record, field_name: str, categories: dict[int, CategoryFacts]
-) -> frozenset[int]:
+    found: FindingCollector, name: str, record: _Record, field_name: str, categories: dict[str, CategoryFacts]
+) -> frozenset[str]:
     ids = record[field_name]
-    if not isinstance(ids, list) or not all(is_id(value) for value in ids):
+    if not isinstance(ids, list) or not all(plain_id(value) is not None for value in ids):
         wrong_field(found, "images", name, record, field_name, "a list of category ids")
         return frozenset()
-    for value in ids:
-        if value not in categories:
-            found.add(f"unknown categories in {field_name}", f"{name}: category {value}")
-    return frozenset(ids)
+    numbers = [str(plain_id(value)) for value in ids]
+    for number in numbers:
+        if number not in categories:
+            found.add(f"unknown categories in {field_name}", f"{name}: category {number}")
+    return frozenset(numbers)

@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from equigrad.record_ids import EXPECTED
+
 # Python's json writes NaN and Infinity, which JSON does not allow. They are replaced by a string of the same length,
 # so that positions in the file stay valid; its character is one that JSON allows and names do not contain.
 _NOT_FINITE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:NaN|Infinity)', re.DOTALL)
@@ -110,7 +112,7 @@ def _plain_message(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     text, _, path = str(error).replace("`", "").partition(" - at $")
-    text = text[:1].lower() + text[1:]
+    text = (text[:1].lower() + text[1:]).replace("int | float | str", EXPECTED).replace(" | null", "")
     return f"{path.removeprefix('.')}: {text}" if path else text.removeprefix("jSON is ")
 
 

@@ -95,6 +95,7 @@ def check_names(data: DetectionData) -> None:
 
 def clipped_boxes(data: DetectionData) -> NDArray[np.float64]:
     """Corners x1, y1, x2, y2 of all boxes, (M, 4), cut off at the edges of their images."""
+    data.require_sizes()
     if data.xywh is None:
         corners = data.boxes.astype(np.float64)
     else:
