@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from rich.console import Console, Group
@@ -13,6 +14,7 @@ from equigrad.engine.reporting.timing import duration
 from equigrad.terminal import metric_line, printable
 
 _REFRESH_SECONDS = 0.5
+_NUM_METRICS = 4  # of an evaluation; the line at the end of the run and its page have all
 
 
 class PlainProgress:
@@ -117,5 +119,5 @@ def summary(values: Mapping[str, Any], total: int, evaluation_seconds: float = 0
     if "check" in values:
         parts.append(f"check on a part of the test set: {metric_line(values['check'])}")
     if "evaluation" in values:
-        parts.append(metric_line(values["evaluation"]))
+        parts.append(metric_line(dict(islice(values["evaluation"].items(), _NUM_METRICS))))
     return "  ".join(parts)
