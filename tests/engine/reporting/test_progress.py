@@ -27,7 +27,7 @@ def test_the_summary_has_rate_time_left_losses_rate_ratios_and_metrics():
 
 
 def test_of_many_metrics_the_summary_has_the_first_ones():
-    metrics = {name: 0.5 for name in ("AP", "AP50", "AP75", "APs", "APm", "APl")}
+    metrics = dict.fromkeys(("AP", "AP50", "AP75", "APs", "APm", "APl"), 0.5)
     assert summary(VALUES | {"evaluation": metrics}, total=220).endswith("AP 50.0  AP50 50.0  AP75 50.0  APs 50.0")
 
 
