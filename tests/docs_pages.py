@@ -93,6 +93,7 @@ SCRIPTS: dict[str, Words] = {
     "examples/detection_threshold.py": [],
     "examples/gradient_as_prior.py": ["--epochs", "2", "--seeds", "1"],
     "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
+    "examples/objects_of_label_maps.py": [],
     "examples/own_loop.py": ["--steps", "3"],
     "examples/paper_claims.py": [],
     "examples/seed_table.py": [],
