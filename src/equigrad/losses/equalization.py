@@ -215,17 +215,16 @@ class SoftmaxEqualizationLoss(EqualizationLoss):
 
     def category_weights(self) -> Tensor:
         """Margins added to the logits, (C,)."""
-        if kernels_for(self.statistics.positive.device) == "triton":
+        statistics, is_ratio = self.statistics, self.indicator == "ratio"
+        prior = statistics.negative if self.indicator == "negative" else statistics.positive
+        if kernels_for(prior.device) == "triton":
             from equigrad.losses.kernels import weights
 
-            statistics, is_ratio = self.statistics, self.indicator == "ratio"
-            prior = statistics.negative if self.indicator == "negative" else statistics.positive
-            power, floor = self.prior_power, self.prior_floor
-            over = statistics.negative if is_ratio else None
+            power, floor, over = self.prior_power, self.prior_floor, statistics.negative if is_ratio else None
             return weights.margin(prior, over, prior_power=power, prior_floor=floor).run()[0]
-        prior = getattr(self.statistics, self.indicator)
-        if self.indicator == "ratio":
-            prior = torch.where(prior.isinf(), 1.0, prior)  # no negative gradient yet: balanced
+        if is_ratio:
+            ratio = statistics.ratio
+            prior = torch.where(ratio.isinf(), 1.0, ratio)  # no negative gradient yet: balanced
         margin = prior.clamp(min=self.prior_floor).log_()
         return margin if self.prior_power == 1 else margin.mul_(self.prior_power)
 

@@ -59,6 +59,7 @@ typedef struct {
     double *positive, *negative;
     float *columns; /* negative, of the last rows */
     float *row;     /* a gradient that nobody asked for */
+    float *margin;  /* of the pass; a row may change it and put it back */
 } Sums;
 
 typedef void AddPart(const Pass *pass, int64_t part, Sums *sums);
@@ -67,18 +68,20 @@ typedef void AddPart(const Pass *pass, int64_t part, Sums *sums);
 static int add_up(Pass *pass, int64_t num_parts, AddPart *add_part)
 {
     int64_t num_classes = pass->num_classes, num_threads = pass->num_threads;
-    size_t size = 2 * (size_t)num_threads * (size_t)num_classes + 1;
+    size_t size = (size_t)num_threads * (size_t)num_classes + 1;
     Sums *sums = calloc((size_t)num_threads, sizeof(Sums));
-    double *totals = calloc(size, sizeof(double));
-    float *rows = calloc(size, sizeof(float));
+    double *totals = calloc(2 * size, sizeof(double));
+    float *rows = calloc(3 * size, sizeof(float));
     int failed = !sums || !totals || !rows;
     if (!failed) {
         /* After a fork the threads of the parent are gone: one thread must not ask OpenMP for any. */
 #pragma omp parallel for num_threads((int)num_threads) schedule(static, 1) if (num_threads > 1)
         for (int64_t thread = 0; thread < num_threads; thread++) {
             double *total = totals + 2 * thread * num_classes;
-            float *row = rows + 2 * thread * num_classes;
-            Sums own = {0, total, total + num_classes, row, row + num_classes};
+            float *row = rows + 3 * thread * num_classes;
+            Sums own = {0, total, total + num_classes, row, row + num_classes, row + 2 * num_classes};
+            if (pass->margin)
+                memcpy(own.margin, pass->margin, num_classes * sizeof(float));
             int64_t first = num_parts * thread / num_threads, end = num_parts * (thread + 1) / num_threads;
             for (int64_t part = first; part < end; part++) {
                 add_part(pass, part, &own);
@@ -131,19 +134,18 @@ INLINED float exp_within(float x)
 
 /* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* e^(s z + m - peak) of a row, at most 2^127, and 0 in place of the own entry; their sum is returned. */
+/* e^(s z + m - peak) of a row, at most 2^127; their sum is returned. */
 INLINED double powers_of(
-    const float *logits, const float *margin, float scale, float peak, int64_t own, float *powers, int64_t num_classes)
+    const float *logits, const float *margin, float scale, float peak, float *powers, int64_t num_classes)
 {
     double total = 0;
     for (int64_t start = 0; start < num_classes; start += ENTRIES_AT_ONCE) {
         int length = num_classes - start < ENTRIES_AT_ONCE ? (int)(num_classes - start) : ENTRIES_AT_ONCE;
-        int own_here = (int)(own - start);
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int j = 0; j < length; j++) {
             float exponent = scale * logits[start + j] + margin[start + j] - peak;
-            exponent = exponent < -MAX_EXPONENT || j == own_here ? -MAX_EXPONENT : exponent;
+            exponent = exponent < -MAX_EXPONENT ? -MAX_EXPONENT : exponent;
             float power = exp_within(exponent > MAX_EXPONENT ? MAX_EXPONENT : exponent);
             powers[start + j] = power;
             sum += power;
@@ -164,23 +166,25 @@ EACH_ISA static void cross_entropy_row(const Pass *pass, int64_t i, Sums *sums)
             sums->loss = NAN;
         return;
     }
-    const float *logits = pass->logits + i * pass->stride, *margin = pass->margin;
-    float scale = pass->scale, own_sum = scale * logits[own] + margin[own];
+    const float *logits = pass->logits + i * pass->stride;
+    float *margin = sums->margin, own_margin = margin[own];
+    float scale = pass->scale, own_sum = scale * logits[own] + own_margin;
+    margin[own] = -INFINITY; /* its power is 0 */
     double own_logit = own_sum - (pass->label_margin ? pass->label_margin[own] : 0);
     /* As of most logits: that spares a pass. */
-    double others = powers_of(logits, margin, scale, 0, own, gradient, num_classes), own_power = exp(own_logit);
+    double others = powers_of(logits, margin, scale, 0, gradient, num_classes), own_power = exp(own_logit);
     if (!(own_power > 1e-18 && others + own_power < 1e18)) {
         float peak = (float)own_logit;
 #pragma omp simd reduction(max : peak)
         for (int64_t j = 0; j < num_classes; j++) {
             float logit = scale * logits[j] + margin[j];
-            logit = j == own ? -INFINITY : logit;
             peak = logit > peak ? logit : peak;
         }
-        others = powers_of(logits, margin, scale, peak, own, gradient, num_classes);
+        others = powers_of(logits, margin, scale, peak, gradient, num_classes);
         own_logit -= peak;
         own_power = exp(own_logit);
     }
+    margin[own] = own_margin;
     double weight = pass->weight ? pass->weight[own] : 1, total = others + own_power;
     double own_gradient = weight * (others / total);
     float factor = (float)(weight / (total * pass->divisor));
