@@ -5,7 +5,6 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -71,12 +70,33 @@ def is_recomputing() -> bool:
 _adding = threading.Lock()
 
 
-@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A call and the one before it. For each length of a list `torch.compile` would compile the model anew."""
+
+    def __init__(self, call: Any, before: "Recorded | None") -> None:
+        self.call = call
+        self.before = before
+
+
 class OpenBatch:
     """A `one_batch` that has not ended."""
 
-    divisor: Tensor | float | None
-    calls: list[Any] = field(default_factory=list)
+    def __init__(self, divisor: Tensor | float | None) -> None:
+        self.divisor = divisor
+        self.last = Recorded(None, None)
+
+    def add(self, call: Any) -> None:
+        """Add a call; threads may."""
+        with nullcontext() if torch.compiler.is_compiling() else _adding:
+            self.last = Recorded(call, self.last)
+
+    def calls(self) -> list[Any]:
+        """The calls so far, the first one first."""
+        calls, last = [], self.last
+        while last.before is not None:
+            calls.append(last.call)
+            last = last.before
+        return calls[::-1]
 
 
 class BatchedState(ExactModule):
@@ -98,7 +118,7 @@ class BatchedState(ExactModule):
         if self._open is None:
             self.add_batch([call], micro_batches=1)
         else:
-            self._open.calls.append(call)
+            self._open.add(call)
 
     @abstractmethod
     def add_batch(self, calls: Sequence[Any], *, micro_batches: int) -> None:
@@ -330,10 +350,12 @@ def one_batch(
         for part, outer in zip(states, around, strict=True):
             part._open = outer
     for part, outer, batch in zip(states, around, inside, strict=True):
+        calls = batch.calls()
         if outer is not None:
-            outer.calls.extend(batch.calls)
-        elif batch.calls:
-            part.add_batch(batch.calls, micro_batches=micro_batches)
+            for call in calls:
+                outer.add(call)
+        elif calls:
+            part.add_batch(calls, micro_batches=micro_batches)
 
 
 def find_statistics(module: nn.Module) -> dict[str, GradientStatistics]:

@@ -101,6 +101,18 @@ def test_nothing_is_compiled_again_while_the_statistics_move():
     assert counter.frame_count == 1
 
 
+@pytest.mark.parametrize("name", ["Softmax-EQL", "EFL", "Seesaw", "LDAM"])
+def test_the_calls_of_a_batch_are_compiled_once_however_many_they_are(name):
+    case, counter = CASES[name], CompileCounter()
+    eager, compiled = two_models(case)
+    step = torch.compile(compiled, fullgraph=True, backend=counter, dynamic=True)
+    for forward, model in ((eager, eager), (step, compiled)):
+        with equigrad.one_batch(model, micro_batches=12):
+            train(forward, model, case, steps=12)
+    assert counter.frame_count == 1
+    assert_close(dict(compiled.named_buffers()), dict(eager.named_buffers()))
+
+
 @pytest.mark.parametrize("layout", ["rows", "channels first", "channels last"])
 def test_maps_of_logits_compile_in_either_layout(layout):
     case = CASES["Softmax-EQL"]
