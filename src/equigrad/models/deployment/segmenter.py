@@ -1,5 +1,7 @@
 """A segmenter to deploy."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,15 +43,18 @@ class DeployedSegmenter(nn.Module):
 
 def _scaled(images: Tensor, scale: Scale) -> Tensor:
     """`Scale` in whole numbers, which an exported graph can compute for images of any size."""
-    height, width = images.shape[-2:]
-    shorter, longer = torch.sym_min(height, width), torch.sym_max(height, width)
-
-    def new(side: int) -> int | torch.SymInt:
-        by_shorter = (2 * side * scale.short_side + shorter) // (2 * shorter)
-        by_longer = (2 * side * scale.long_side + longer) // (2 * longer)
-        return torch.sym_max(torch.sym_min(by_shorter, by_longer), 1)
-
-    return F.interpolate(images / 255, size=(new(height), new(width)), mode="bilinear", antialias=True)  # type: ignore[arg-type]
+    sides = torch.stack([torch.scalar_tensor(side, dtype=torch.int64) for side in images.shape[-2:]])
+    shorter, longer = sides.min(), sides.max()
+    by_shorter = (2 * sides * scale.short_side + shorter) // (2 * shorter)
+    by_longer = (2 * sides * scale.long_side + longer) // (2 * longer)
+    new = by_shorter.minimum(by_longer).clamp(min=1)
+    # As new unknowns: `torch.export` takes minutes to solve a network for the formula above.
+    size: Any = list(new.unbind())
+    if not torch.jit.is_tracing():
+        size = [each.item() for each in size]
+        for side in size:
+            torch._check(side >= 1)
+    return F.interpolate(images / 255, size=size, mode="bilinear", antialias=True)
 
 
 class GridAverage(nn.Module):

