@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.commands.unfinished_runs import note_unfinished
 from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import printable
@@ -51,6 +52,7 @@ def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
 
     if parsed.image_size and min(parsed.image_size) < 1:
         raise UsageError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
+    note_unfinished([parsed.run])
     recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
     print(f"writing {parsed.format} and comparing it with the run: up to a minute", flush=True)
     exported = export_run(

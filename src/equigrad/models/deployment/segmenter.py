@@ -1,5 +1,6 @@
 """A segmenter to deploy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ class DeployedSegmenter(nn.Module):
         self.inference, self.scale = model.inference, None
         if isinstance(model.inference, WholeImage):
             self.scale = model.inference.scale
-        _replace_pooling(self.head)
+        _replace(self.head, nn.AdaptiveAvgPool2d, lambda pooling: GridAverage(int(pooling.output_size)))
+        _replace(self.backbone, nn.MaxPool2d, _padded_pooling)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Labels (N, H, W) of int64 and their scores (N, H, W), of images (N, 3, H, W) of uint8."""
@@ -82,8 +84,31 @@ class GridAverage(nn.Module):
         return inside.to(maps.dtype) / (end - first)
 
 
-def _replace_pooling(head: nn.Module) -> None:
-    for parent in list(head.modules()):
+class PaddedMaxPool(nn.Module):
+    """`nn.MaxPool2d` with `ceil_mode` and without overlap: `torch.export` cannot tell whether its last window is empty.
+
+    Args:
+        size: side of a window.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maxima (N, D, ceil(h / size), ceil(w / size)) of maps (N, D, h, w)."""
+        vertical, horizontal = ((side + self.size - 1) // self.size * self.size - side for side in maps.shape[-2:])
+        return F.max_pool2d(F.pad(maps, (0, horizontal, 0, vertical), value=-torch.inf), self.size)
+
+
+def _padded_pooling(pooling: Any) -> nn.Module:
+    size = pooling.kernel_size
+    has_rest = pooling.ceil_mode and pooling.stride == size and not pooling.padding
+    return PaddedMaxPool(size) if has_rest else pooling
+
+
+def _replace(network: nn.Module, kind: type[nn.Module], replacement: Callable[[Any], nn.Module]) -> None:
+    for parent in list(network.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.AdaptiveAvgPool2d):
-                setattr(parent, name, GridAverage(int(child.output_size)))  # type: ignore[arg-type]
+            if isinstance(child, kind):
+                setattr(parent, name, replacement(child))

@@ -3,14 +3,17 @@
 import contextlib
 import io
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from equigrad.engine import EngineError
 from equigrad.models.deployment.suppression import Suppress, kept_boxes
@@ -174,7 +177,7 @@ def _check_open(program: ExportedProgram, inputs: Mapping[str, Mapping[int, str]
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"][-len(inputs) :]
     for node, (name, dimensions) in zip(nodes, inputs.items(), strict=True):
         for dimension, what in dimensions.items():
-            if isinstance(node.meta["val"].shape[dimension], int):
+            if is_concrete_int(node.meta["val"].shape[dimension]):
                 raise AssertionError(f"torch takes the {what} of {name} for a constant")
 
 
@@ -184,7 +187,13 @@ def _as_sequence(outputs: Any) -> Sequence[Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without warnings that are meant for developers of PyTorch."""
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        yield
+    """Without what is meant for developers of PyTorch: warnings, logs, and the code of a model that is refused."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        unseen = io.StringIO()
+        with warnings.catch_warnings(), redirect_stdout(unseen), redirect_stderr(unseen), torch.no_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
