@@ -51,8 +51,8 @@ def _scaled(images: Tensor, scale: Scale) -> Tensor:
     by_longer = (2 * sides * scale.long_side + longer) // (2 * longer)
     new = by_shorter.minimum(by_longer).clamp(min=1)
     # As new unknowns: `torch.export` takes minutes to solve a network for the formula above.
-    size: Any = list(new.unbind())
-    if not torch.jit.is_tracing():
+    size: Any = list(new.unbind())  # tensors, for TorchScript
+    if not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         size = [each.item() for each in size]
         for side in size:
             torch._check(side >= 1)

@@ -157,7 +157,7 @@ class _InMultiples(nn.Module):
     def forward(self, images: Tensor, image_sizes: Tensor) -> Any:
         """Outputs of images (N, 3, H, W) and their sizes (N, 2)."""
         for side, multiple in self.multiples.items():
-            count = torch.scalar_tensor(images.shape[side] // multiple, dtype=torch.int64).item()
+            count: Any = torch.scalar_tensor(images.shape[side] // multiple, dtype=torch.int64).item()
             torch._check(count >= 1)
             torch._check(multiple * count <= images.shape[side])
             images = images.narrow(side, 0, multiple * count)
