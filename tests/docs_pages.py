@@ -95,6 +95,7 @@ SCRIPTS: dict[str, Words] = {
     "examples/hf_rt_detr.py": ["--steps", "2", "--max-count", "100", "--test-count", "2"],
     "examples/own_loop.py": ["--steps", "3"],
     "examples/paper_claims.py": [],
+    "examples/run_exported.py": [],
     "examples/seed_table.py": [],
     "examples/segmentation_by_heart.py": ["--images", "2", "--steps", "2"],
     "examples/segmentation_overlays.py": ["--images", "1"],

@@ -18,7 +18,7 @@ from equigrad.tasks.classification.export import deployable as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.export import deployable as detection
 from equigrad.tasks.detection.recipe import DetectionRecipe
-from equigrad.tasks.export.comparison import Difference, largest
+from equigrad.tasks.export.comparison import OTHERS, Difference, largest
 from equigrad.tasks.export.deployable import Deployable, Tensors
 from equigrad.tasks.export.formats import FORMATS, Run
 from equigrad.tasks.run_folder import Recipe
@@ -95,7 +95,9 @@ def export(
     difference = compare(deployable, run, inputs)
     if not difference.is_tolerated:
         limits = ", ".join(f"{name} {limit:g}" for name, limit in difference.tolerated.items())
-        raise EngineError(f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}")
+        raise EngineError(
+            f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}{_by_chance(difference)}"
+        )
     write_atomically(target, content)
     return Exported(target, len(content), described, difference)
 
@@ -145,6 +147,16 @@ def _shortly(error: Exception) -> str:
     """The beginning of a message that may have many lines."""
     words = " ".join(str(error).split()) or type(error).__name__
     return words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
+
+
+def _by_chance(difference: Difference) -> str:
+    """What to do if nothing but the choice among equal boxes differs."""
+    if difference.exceeded != {OTHERS}:
+        return ""
+    return (
+        "; of boxes with equal scores another may survive, as after a short training or on plain backgrounds: compare "
+        "on photographs with --images FOLDER, or train longer"
+    )
 
 
 def _remedy(deployable: Deployable) -> str:
