@@ -51,7 +51,7 @@ def kept_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, num_labels: int, t
 
 
 def best(found: Boxes, count: int) -> Boxes:
-    """The best rows of each image, best first and equal ones in their order: at most `count`, or as many as there are."""
+    """The best rows of each image, best first, equal ones in their order: at most `count`, or as many as there are."""
     ranked = found.scores.sort(dim=1, descending=True, stable=True)  # `topk` would mix equal scores
     scores, rows = ranked.values[:, :count], ranked.indices[:, :count]
     boxes = found.boxes.gather(1, rows[..., None].expand(-1, -1, 4))

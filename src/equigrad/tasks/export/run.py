@@ -96,7 +96,8 @@ def export(
     if not difference.is_tolerated:
         limits = ", ".join(f"{name} {limit:g}" for name, limit in difference.tolerated.items())
         raise EngineError(
-            f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}{_by_chance(difference)}"
+            f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}"
+            f"{_by_chance(difference)}"
         )
     write_atomically(target, content)
     return Exported(target, len(content), described, difference)
