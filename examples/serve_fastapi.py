@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
-from PIL import Image
+from PIL import Image, ImageOps
 from starlette.concurrency import run_in_threadpool
 
 MAX_BYTES, MAX_PIXELS = 10_000_000, 50_000_000
@@ -48,13 +48,14 @@ def pixels(content: bytes, about: dict) -> np.ndarray:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         if image.width * image.height > MAX_PIXELS:
             raise HTTPException(413, f"an image of at most {MAX_PIXELS} pixels was expected")
-        image = image.convert("RGB")
+        image = ImageOps.exif_transpose(image).convert("RGB")  # phones store photographs lying, and say so in EXIF
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise HTTPException(415, f"an image ({', '.join(FORMATS)}) was expected") from error
-    resize, crop = about["preprocessing"]["resize"], about["preprocessing"].get("centre_crop")
+    steps = about["preprocessing"]
+    resize, crop = steps["resize"], steps.get("centre_crop")
     if len(resize) == 1:  # the shorter side
         resize = [int(resize[0] * side / min(image.size)) for side in (image.height, image.width)]
-    image = image.resize(resize[::-1], Image.Resampling.BILINEAR)
+    image = image.resize(resize[::-1], Image.Resampling[steps["interpolation"].upper()])
     if crop:
         left, top = (round((have - want) / 2) for have, want in zip(image.size, crop[::-1], strict=True))
         image = image.crop((left, top, left + crop[1], top + crop[0]))

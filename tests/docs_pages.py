@@ -96,6 +96,7 @@ SCRIPTS: dict[str, Words] = {
     "examples/objects_of_label_maps.py": [],
     "examples/own_loop.py": ["--steps", "3"],
     "examples/paper_claims.py": [],
+    "examples/run_exported.py": [],
     "examples/seed_table.py": [],
     "examples/segmentation_by_heart.py": ["--images", "2", "--steps", "2"],
     "examples/segmentation_overlays.py": ["--images", "1"],

@@ -166,7 +166,6 @@ TESTED_ELSEWHERE = {
     "tasks/comparison/results.py": "commands/test_compare.py",
     "tasks/detection/export.py": "commands/test_export.py",
     "tasks/export/deployable.py": "commands/test_export.py",
-    "tasks/export/formats.py": "commands/test_export.py",
     "tasks/export/metadata.py": "commands/test_export.py",
     "tasks/export/run.py": "commands/test_export.py",
     "tasks/prediction.py": "tasks/test_trained_model.py",

@@ -13,6 +13,9 @@ import torch
 from PIL import Image
 
 from commands.running_commands import equigrad
+from equigrad.models.deployment.classifier import DeployedClassifier
+from equigrad.models.deployment.segmenter import DeployedSegmenter
+from equigrad.tasks.export.formats import load_torch_export, load_torchscript
 
 FORMATS = {"onnx": "model.onnx", "torch_export": "model.pt2", "torchscript": "model.torchscript.pt"}
 _STEPS = ("training.schedule.epochs=none", "training.schedule.steps=2", "training.schedule.warmup.length=1")
@@ -103,7 +106,8 @@ def test_a_file_tells_a_deployer_all_and_has_neither_loss_nor_statistics(classif
     about = json.loads({entry.key: entry.value for entry in model.metadata_props}["equigrad"])
     assert about["task"] == "classification"
     assert len(about["categories"]) == 5
-    assert about["preprocessing"] == {"resize": [32, 32]}
+    assert about["preprocessing"] == {"resize": [32, 32], "interpolation": "bilinear"}
+    assert not about["multi_label"]
     assert about["normalization"]["inside"]
     names = [tensor.name for tensor in model.graph.initializer]
     assert names
@@ -146,8 +150,6 @@ def test_without_test_images_a_run_folder_is_enough(detector, tmp_path):
 
 
 def test_a_file_that_differs_from_the_run_is_not_written(run, tmp_path, monkeypatch):
-    from equigrad.models.deployment.classifier import DeployedClassifier
-
     plain = DeployedClassifier.forward
     monkeypatch.setattr(DeployedClassifier, "forward", lambda model, images: plain(model, images) * 0.99)
     file = tmp_path / "model.pt"
@@ -193,11 +195,37 @@ def test_sliding_windows_want_a_fixed_size(segmenter):
     assert done.code == 0, done.err
 
 
-def test_scaling_inside_the_file_is_not_for_torchscript(segmenter):
-    words = ["export", segmenter.name, "--format", "torchscript", "--force", "--set", "data.base=96,48"]
-    done = equigrad(*words, folder=segmenter.parent)
+@pytest.mark.parametrize("file_format", ["torchscript", "torch_export"])
+def test_images_of_any_size_are_scaled_inside_the_file(segmenter, file_format):
+    file = exported(segmenter, file_format, "--set", "data.base=96,48")
+    load = {"torchscript": load_torchscript, "torch_export": load_torch_export}[file_format]
+    run = load(file.read_bytes())
+    for size in ((30, 44), (61, 37), (7, 90)):  # not among those that the file was compared on
+        labels, scores = run((torch.randint(0, 256, (1, 3, *size), dtype=torch.uint8),))
+        assert labels.shape == scores.shape == (1, *size)
+
+
+def test_what_torch_cannot_export_is_one_line(run, monkeypatch):
+    def branching(model, images):
+        scores = model.scores(model.classifier(model.backbone(images)).float())
+        return scores if scores.sum() > 0 else -scores
+
+    monkeypatch.setattr(DeployedClassifier, "forward", branching)
+    done = equigrad("export", run, "--format", "torch_export", "--force")
     assert done.code == 1
-    assert "torchscript cannot scale images of any size" in done.err
+    assert done.err.startswith("equigrad: not written: torch cannot export this model as torch_export: ")
+    assert done.err.endswith("; take another --format\n")
+    assert done.err.count("\n") == 1
+    assert done.out.count("\n") == 1
+
+
+def test_a_size_that_torch_takes_for_a_constant_is_told(segmenter, monkeypatch):
+    plain = DeployedSegmenter.forward
+    first_rows = lambda model, images: plain(model, images[:, :, : int(images.shape[2])])  # noqa: E731
+    monkeypatch.setattr(DeployedSegmenter, "forward", first_rows)
+    done = equigrad("export", segmenter.name, "--format", "torch_export", "--force", folder=segmenter.parent)
+    assert done.code == 1
+    assert "torch takes the height of images for a constant; add --image-size HEIGHT WIDTH" in done.err
 
 
 def test_onnx_without_its_packages_names_the_extra(run, monkeypatch):

@@ -32,6 +32,7 @@ def test_commands_tell_how_far_it_is_and_the_command_they_name_finishes_it(stopp
         ["evaluate", stopped],
         ["predict", stopped, tmp_path / "photos", "--output", tmp_path / "drawn"],
         ["report", stopped, "--output", page],
+        ["export", stopped, "--format", "torchscript"],
     ):
         done = equigrad(*words)
         assert done.code == 0, done.err

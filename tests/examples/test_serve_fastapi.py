@@ -74,10 +74,10 @@ def ask(server, content):
     return answer.status, json.loads(answer.read())
 
 
-def picture(size=(50, 40), kind="PNG"):
+def picture(size=(50, 40), kind="PNG", **settings):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
     content = io.BytesIO()
-    image.save(content, kind)
+    image.save(content, kind, **settings)
     return image, content.getvalue()
 
 
@@ -116,9 +116,19 @@ def test_a_bad_upload_is_refused_and_the_server_goes_on(server, case):
     assert ask(server, picture()[1])[0] == 200
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(50, 40), (37, 61), (300, 100)])
-def test_photographs_are_prepared_as_in_the_test_of_the_run(size):
-    transform = evaluation_transform(24, resize=32)
+def test_photographs_are_prepared_as_in_the_test_of_the_run(size, interpolation):
+    transform = evaluation_transform(24, resize=32, interpolation=interpolation)
     image, content = picture(size)
     prepared = pixels(content, {"preprocessing": preprocessing_of(transform)})
     np.testing.assert_array_equal(prepared[0], transform(image).numpy())
+
+
+def test_photographs_that_a_phone_has_stored_lying_are_turned():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    image, content = picture((50, 40), exif=exif)
+    turned = image.transpose(Image.Transpose.ROTATE_270)
+    prepared = pixels(content, {"preprocessing": preprocessing_of(TRANSFORM)})
+    np.testing.assert_array_equal(prepared[0], TRANSFORM(turned).numpy())

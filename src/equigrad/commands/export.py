@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from equigrad.commands.unfinished_runs import note_unfinished
 from equigrad.errors import UsageError
 from equigrad.run_files import read_recipe
 from equigrad.terminal import printable
@@ -48,14 +49,12 @@ def export(parsed: argparse.Namespace, command: Sequence[str]) -> None:
     read_recipe(parsed.run)  # what is not a run is refused before torch is imported, which takes seconds
     from equigrad.recipes.catalogue import changed_recipe
     from equigrad.tasks.export.run import export as export_run
-    from equigrad.tasks.segmentation.recipe import SegmentationRecipe
 
     if parsed.image_size and min(parsed.image_size) < 1:
         raise UsageError(f"--image-size must be two numbers above 0, got {parsed.image_size[0]} {parsed.image_size[1]}")
+    note_unfinished([parsed.run])
     recipe = changed_recipe(parsed.run, parsed.set, parsed.recipe)
-    is_open = isinstance(recipe, SegmentationRecipe) and parsed.image_size is None
-    takes = "some minutes for images of any size, less with --image-size HEIGHT WIDTH" if is_open else "up to a minute"
-    print(f"writing {parsed.format} and comparing it with the run: {takes}", flush=True)
+    print(f"writing {parsed.format} and comparing it with the run: up to a minute", flush=True)
     exported = export_run(
         recipe,
         parsed.run,

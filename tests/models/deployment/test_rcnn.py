@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 import equigrad
 from equigrad.models.deployment.rcnn import DeployedRCNN
@@ -29,7 +30,18 @@ def test_so_it_has_where_rois_are_classified_by_imagenet_features_too():
     check_deployed(pyramid, with_masks=True, class_agnostic=True, aligned=False)
 
 
-def check_deployed(pyramid, with_masks, class_agnostic, aligned):
+@torch.no_grad()
+def test_of_boxes_with_equal_scores_the_same_survive():
+    torch.manual_seed(1)
+    pyramid = SmallFPN(8, num_channels=16, strides=(4, 8, 16, 32, 64))
+    check_deployed(pyramid, False, True, False, change=lambda model: nn.init.zeros_(classifier(model).weight))
+
+
+def classifier(model):
+    return model.roi_heads.box_predictor.cls_score
+
+
+def check_deployed(pyramid, with_masks, class_agnostic, aligned, change=lambda model: None):
     model = faster_rcnn(
         pyramid,
         NUM_CLASSES,
@@ -43,6 +55,7 @@ def check_deployed(pyramid, with_masks, class_agnostic, aligned):
         num_proposals=50,
     ).eval()
     spread_weights(model)
+    change(model)
     images = torch.randint(0, 256, (len(SIZES), 3, *SIZES[0]), dtype=torch.uint8)
     deployed = DeployedRCNN(model).eval()
     outputs = deployed(images, torch.tensor(SIZES))

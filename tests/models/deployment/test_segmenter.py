@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import equigrad
 from equigrad.models.backbones.small_encoder import SmallEncoder
-from equigrad.models.deployment.segmenter import DeployedSegmenter, GridAverage
+from equigrad.models.deployment.segmenter import DeployedSegmenter, GridAverage, PaddedMaxPool
 from equigrad.models.segmentation.deeplab import DeepLabV3PlusHead
 from equigrad.models.segmentation.pspnet import PSPHead
 from equigrad.models.segmentation.segmenter import build_segmenter
@@ -48,3 +48,9 @@ def test_label_maps_are_those_of_the_model(head, inference):
 def test_averages_over_a_grid_are_those_of_adaptive_pooling(grid):
     maps = torch.randn(2, 3, 7, 10, dtype=torch.float64)
     assert_close(GridAverage(grid)(maps), nn.AdaptiveAvgPool2d(grid)(maps))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_maxima_of_windows_that_pass_the_border_are_those_of_ceil_mode(size):
+    maps = -torch.rand(2, 3, 7, 10)  # a padding by zeros would win
+    assert PaddedMaxPool(size)(maps).equal(nn.MaxPool2d(size, ceil_mode=True)(maps))

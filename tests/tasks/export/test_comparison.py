@@ -82,5 +82,7 @@ def test_a_difference_that_is_no_number_is_not_tolerated():
     fine, broken = Difference({"score": 0.0}, {"score": 1.0}), Difference({"score": math.nan}, {"score": 1.0})
     assert fine.is_tolerated
     assert not largest([fine, broken, fine]).is_tolerated
+    assert broken.exceeded == {"score"}
+    assert not fine.exceeded
     assert not score_difference(torch.ones(1, 2), torch.tensor([[1.0, math.nan]])).is_tolerated
     assert str(fine) == "score 0.0e+00"

@@ -110,7 +110,9 @@ class ConvNorm(nn.Module):
         return F.pad(maps, sides)
 
     def _padding(self, size: int) -> int:
-        return self.overlap + -size % self.stride  # without a branch, which an export would fix for one kind of size
+        # Without a branch, which an export would fix for one kind of size. And so that the padded size is a plain
+        # multiple and a constant: with a remainder in it, `torch.export` takes minutes for a few layers.
+        return self.overlap + (size + self.stride - 1) // self.stride * self.stride - size
 
 
 class InvertedResidual(nn.Module):

@@ -75,7 +75,9 @@ class DeployedRCNN(nn.Module):
         is_candidate = (proposals.scores[..., None] > NOT_A_BOX) & (pairs > self.inference.score_threshold)
         pairs = pairs.where(is_candidate, NOT_A_BOX).flatten(1)
         count = min(PAIRS_A_BOX * self.inference.num_boxes, num_rois * self.num_classes)
-        chosen, indices = pairs.topk(count)
+        # In the order of the RoIs, as in `RoIInference`: of pairs with equal scores the first suppresses the others.
+        indices = pairs.topk(count).indices.sort(dim=1).values
+        chosen = pairs.gather(1, indices)
         rows, labels = indices // self.num_classes, indices % self.num_classes
 
         references = proposals.boxes.gather(1, rows[..., None].expand(-1, -1, 4))

@@ -1,5 +1,8 @@
 """A segmenter to deploy."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,7 +24,8 @@ class DeployedSegmenter(nn.Module):
         self.inference, self.scale = model.inference, None
         if isinstance(model.inference, WholeImage):
             self.scale = model.inference.scale
-        _replace_pooling(self.head)
+        _replace(self.head, nn.AdaptiveAvgPool2d, lambda pooling: GridAverage(int(pooling.output_size)))
+        _replace(self.backbone, nn.MaxPool2d, _padded_pooling)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Labels (N, H, W) of int64 and their scores (N, H, W), of images (N, 3, H, W) of uint8."""
@@ -41,15 +45,18 @@ class DeployedSegmenter(nn.Module):
 
 def _scaled(images: Tensor, scale: Scale) -> Tensor:
     """`Scale` in whole numbers, which an exported graph can compute for images of any size."""
-    height, width = images.shape[-2:]
-    shorter, longer = torch.sym_min(height, width), torch.sym_max(height, width)
-
-    def new(side: int) -> int | torch.SymInt:
-        by_shorter = (2 * side * scale.short_side + shorter) // (2 * shorter)
-        by_longer = (2 * side * scale.long_side + longer) // (2 * longer)
-        return torch.sym_max(torch.sym_min(by_shorter, by_longer), 1)
-
-    return F.interpolate(images / 255, size=(new(height), new(width)), mode="bilinear", antialias=True)  # type: ignore[arg-type]
+    sides = torch.stack([torch.scalar_tensor(side, dtype=torch.int64) for side in images.shape[-2:]])
+    shorter, longer = sides.min(), sides.max()
+    by_shorter = (2 * sides * scale.short_side + shorter) // (2 * shorter)
+    by_longer = (2 * sides * scale.long_side + longer) // (2 * longer)
+    new = by_shorter.minimum(by_longer).clamp(min=1)
+    # As new unknowns: `torch.export` takes minutes to solve a network for the formula above.
+    size: Any = list(new.unbind())  # tensors, for TorchScript
+    if not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        size = [each.item() for each in size]
+        for side in size:
+            torch._check(side >= 1)
+    return F.interpolate(images / 255, size=size, mode="bilinear", antialias=True)
 
 
 class GridAverage(nn.Module):
@@ -77,8 +84,31 @@ class GridAverage(nn.Module):
         return inside.to(maps.dtype) / (end - first)
 
 
-def _replace_pooling(head: nn.Module) -> None:
-    for parent in list(head.modules()):
+class PaddedMaxPool(nn.Module):
+    """`nn.MaxPool2d` with `ceil_mode` and without overlap: `torch.export` cannot tell whether its last window is empty.
+
+    Args:
+        size: side of a window.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Maxima (N, D, ceil(h / size), ceil(w / size)) of maps (N, D, h, w)."""
+        vertical, horizontal = ((side + self.size - 1) // self.size * self.size - side for side in maps.shape[-2:])
+        return F.max_pool2d(F.pad(maps, (0, horizontal, 0, vertical), value=-torch.inf), self.size)
+
+
+def _padded_pooling(pooling: Any) -> nn.Module:
+    size = pooling.kernel_size
+    has_rest = pooling.ceil_mode and pooling.stride == size and not pooling.padding
+    return PaddedMaxPool(size) if has_rest else pooling
+
+
+def _replace(network: nn.Module, kind: type[nn.Module], replacement: Callable[[Any], nn.Module]) -> None:
+    for parent in list(network.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.AdaptiveAvgPool2d):
-                setattr(parent, name, GridAverage(int(child.output_size)))  # type: ignore[arg-type]
+            if isinstance(child, kind):
+                setattr(parent, name, replacement(child))

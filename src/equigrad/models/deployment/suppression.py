@@ -39,15 +39,21 @@ def kept_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, num_labels: int, t
     apart = boxes.double()
     apart = apart + ((images * num_labels + labels) * (apart.amax().ceil() + 1))[..., None]
     rows = (scores.flatten() > NOT_A_BOX).nonzero()[:, 0]
-    kept = rows[nms(apart.flatten(0, 1)[rows], scores.flatten().double()[rows], threshold)]
+    # Two boxes after the last, apart from all others: `torch.export` takes it that at least two survive.
+    extra = apart.amax() + torch.tensor([[1.0, 1, 2, 2], [3, 3, 4, 4]], dtype=apart.dtype, device=apart.device)
+    candidates = torch.cat([apart.flatten(0, 1)[rows], extra])
+    order = torch.cat([scores.flatten().double()[rows], extra.new_full((2,), NOT_A_BOX)])
+    places = torch.cat([rows, scores.numel() + torch.arange(2, device=rows.device)])
+    kept = places[nms(candidates, order, threshold)]
     # As numbers, because TorchScript cannot fill a boolean tensor.
-    counts = torch.zeros_like(scores).flatten().index_fill(0, kept, 1)
-    return counts.reshape(scores.shape) > 0
+    counts = scores.new_zeros(scores.numel() + 2).index_fill(0, kept, 1)
+    return counts[:-2].reshape(scores.shape) > 0
 
 
 def best(found: Boxes, count: int) -> Boxes:
-    """The best rows of each image, best first: at most `count`, or as many as there are."""
-    scores, rows = found.scores.topk(min(count, found.scores.shape[1]))
+    """The best rows of each image, best first, equal ones in their order: at most `count`, or as many as there are."""
+    ranked = found.scores.sort(dim=1, descending=True, stable=True)  # `topk` would mix equal scores
+    scores, rows = ranked.values[:, :count], ranked.indices[:, :count]
     boxes = found.boxes.gather(1, rows[..., None].expand(-1, -1, 4))
     return Boxes(boxes, scores, found.labels.gather(1, rows))
 

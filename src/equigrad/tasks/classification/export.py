@@ -34,7 +34,8 @@ def deployable(
         inputs={"images": {0: "batch"}},
         multiples={},
         outputs=("scores",),
-        metadata=metadata("classification", names, model, preprocessing=preprocessing_of(transform)),
+        metadata=metadata("classification", names, model, preprocessing=preprocessing_of(transform))
+        | {"multi_label": recipe.is_multi_label},
         prepare=lambda image: (transform(image)[None],),
         run=model,
         compare=_compare,
@@ -52,6 +53,7 @@ def preprocessing_of(transform: Any) -> dict[str, Any]:
     for step in getattr(transform, "transforms", ()):
         if isinstance(step, v2.Resize):
             steps["resize"] = list(step.size)
+            steps["interpolation"] = str(getattr(step.interpolation, "value", step.interpolation))
         elif isinstance(step, v2.CenterCrop):
             steps["centre_crop"] = list(step.size)
     return steps

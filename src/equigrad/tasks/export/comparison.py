@@ -10,6 +10,7 @@ SCORE = 1e-3
 BOX_PIXELS = 0.1
 OTHER_PIXELS = 0.02
 OTHER_OBJECTS = 0.05
+OTHERS = "share of objects without a partner"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,12 @@ class Difference:
     @property
     def is_tolerated(self) -> bool:
         """Whether nothing is above its tolerance; a difference that is not a number is."""
-        return all(self.found[name] <= limit for name, limit in self.tolerated.items())
+        return not self.exceeded
+
+    @property
+    def exceeded(self) -> set[str]:
+        """Names of the differences above their tolerance."""
+        return {name for name, limit in self.tolerated.items() if not self.found[name] <= limit}
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value:.1e}" for name, value in self.found.items())
@@ -63,14 +69,13 @@ def detection_difference(expected: Mapping[str, Tensor], got: Mapping[str, Tenso
         got: the same of the file, (m, …).
     """
     names = {"score": SCORE, "box in pixels": BOX_PIXELS} | ({"mask": SCORE} if "masks" in expected else {})
-    others = "share of objects without a partner"
     num_objects = max(len(expected["scores"]), len(got["scores"]))
     rows, columns = _partners(expected, got)
     _, back = _partners(got, expected)
     num_without = max(len(expected["scores"]) - len(rows), len(got["scores"]) - len(back))
     fields = dict(zip(names, ("scores", "boxes", "masks"), strict=False))
     found = {name: _furthest(expected[field][rows], got[field][columns]) for name, field in fields.items()}
-    return Difference(found | {others: num_without / max(num_objects, 1)}, names | {others: OTHER_OBJECTS})
+    return Difference(found | {OTHERS: num_without / max(num_objects, 1)}, names | {OTHERS: OTHER_OBJECTS})
 
 
 def _partners(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ class Deployable:
         run: the model of the run itself, for the same inputs.
         compare: how far outputs are from what the run gives.
         test_images: the test set of the run; ValueError or OSError if it is not there.
-        branches_on_size: whether Python code computes with the size of images, which tracing turns into a constant.
+        can_fix_size: whether `--image-size` would replace images of any size by images of one size.
     """
 
     model: nn.Module
@@ -38,4 +38,4 @@ class Deployable:
     run: Callable[..., list[dict[str, Tensor]]]
     compare: Callable[[list[dict[str, Tensor]], Sequence[Tensor]], Difference]
     test_images: Callable[[], Sequence[Callable[[], Image.Image]]]
-    branches_on_size: bool = False
+    can_fix_size: bool = False

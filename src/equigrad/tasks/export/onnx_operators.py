@@ -1,4 +1,4 @@
-"""Suppression as the operator that ONNX has for it.
+"""Operators of detectors as ONNX has them: suppression, and sorting that keeps the order of equal values.
 
 ONNX suppresses float32 boxes of several images and categories by itself, so nothing has to be moved apart.
 """
@@ -24,9 +24,12 @@ def suppression_operator() -> Suppress:
 
 
 def translations() -> dict[Any, Any]:
-    """What the node becomes in ONNX: the `custom_translation_table` of `torch.onnx.export`."""
+    """What nodes become in ONNX: the `custom_translation_table` of `torch.onnx.export`."""
     suppression_operator()
-    return {torch.ops.equigrad.kept_boxes.default: _onnx_kept_boxes}
+    return {
+        torch.ops.equigrad.kept_boxes.default: _onnx_kept_boxes,
+        torch.ops.aten.sort.stable: _onnx_stable_sort,
+    }
 
 
 def _kept_boxes(boxes: Tensor, scores: Tensor, labels: Tensor, num_labels: int, threshold: float) -> Tensor:
@@ -51,3 +54,9 @@ def _onnx_kept_boxes(boxes: Any, scores: Any, labels: Any, num_labels: int, thre
     kept = op.Expand(op.Constant(value_ints=[1]), op.Shape(rows, start=0, end=1))
     none = op.Expand(op.Constant(value_int=0), op.Shape(scores))
     return op.Cast(op.ScatterND(none, rows, kept), to=9)
+
+
+def _onnx_stable_sort(values: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    length = op.Gather(op.Shape(values), op.Constant(value_ints=[dim]))
+    # Of equal values, TopK puts the one with the lower index first.
+    return op.TopK(values, length, axis=dim, largest=int(descending), sorted=1)

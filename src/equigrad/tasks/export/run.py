@@ -18,7 +18,7 @@ from equigrad.tasks.classification.export import deployable as classification
 from equigrad.tasks.classification.recipe import ClassificationRecipe
 from equigrad.tasks.detection.export import deployable as detection
 from equigrad.tasks.detection.recipe import DetectionRecipe
-from equigrad.tasks.export.comparison import Difference, largest
+from equigrad.tasks.export.comparison import OTHERS, Difference, largest
 from equigrad.tasks.export.deployable import Deployable, Tensors
 from equigrad.tasks.export.formats import FORMATS, Run
 from equigrad.tasks.run_folder import Recipe
@@ -29,6 +29,9 @@ Item = TypeVar("Item")
 
 NUM_IMAGES = 8
 """That the file is compared on."""
+
+LONGEST_REASON = 100
+"""Characters of a message of torch that are shown."""
 
 _DEPLOYABLES: dict[type[Any], Callable[..., Deployable]] = {
     ClassificationRecipe: classification,
@@ -88,13 +91,28 @@ def export(
     deployable = deployable_of(recipe, folder, kind.suppress(), image_size)
     described, chosen = chosen_images(deployable, images)
     inputs = inputs_of(deployable, chosen)
-    content = kind.write(deployable, inputs[-1])
-    difference = compare(deployable, kind.load(content), inputs)
+    content, run = _written(deployable, file_format, inputs[-1])
+    difference = compare(deployable, run, inputs)
     if not difference.is_tolerated:
         limits = ", ".join(f"{name} {limit:g}" for name, limit in difference.tolerated.items())
-        raise EngineError(f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}")
+        raise EngineError(
+            f"{target}: not written, it differs from the run: {difference}; tolerated are {limits}"
+            f"{_by_chance(difference)}"
+        )
     write_atomically(target, content)
     return Exported(target, len(content), described, difference)
+
+
+def _written(deployable: Deployable, file_format: str, inputs: Tensors) -> tuple[bytes, Run]:
+    """The file, and what runs it."""
+    kind = FORMATS[file_format]
+    try:
+        content = kind.write(deployable, inputs)
+        return content, kind.load(content)
+    except Exception as error:  # torch refuses with errors of many kinds
+        raise EngineError(
+            f"not written: torch cannot export this model as {file_format}: {_shortly(error)}; {_remedy(deployable)}"
+        ) from error
 
 
 def deployable_of(
@@ -113,18 +131,38 @@ def inputs_of(deployable: Deployable, images: Sequence[Image.Image]) -> list[Ten
 @torch.no_grad()
 def compare(deployable: Deployable, run: Run, inputs: Sequence[Tensors]) -> Difference:
     """The largest differences between an exported file and its run."""
-    return largest([deployable.compare(deployable.run(*each), _outputs(run, each)) for each in inputs])
+    return largest([deployable.compare(deployable.run(*each), _outputs(deployable, run, each)) for each in inputs])
 
 
-def _outputs(run: Run, inputs: Tensors) -> Sequence[torch.Tensor]:
+def _outputs(deployable: Deployable, run: Run, inputs: Tensors) -> Sequence[torch.Tensor]:
     try:
         return run(inputs)
-    except (AssertionError, RuntimeError) as error:  # guards of torch.export, where a size was taken for a constant
+    except Exception as error:  # of any runtime; in torch_export, guards of a size that was taken for a constant
         height, width = inputs[0].shape[-2:]
         raise EngineError(
-            f"not written: the file fails on images of {height} x {width}: {' '.join(str(error).split())[:100]}; "
-            "take another --format or, for segmenters, add --image-size HEIGHT WIDTH"
-        ) from None
+            f"not written: the file fails on images of {height} x {width}: {_shortly(error)}; {_remedy(deployable)}"
+        ) from error
+
+
+def _shortly(error: Exception) -> str:
+    """The beginning of a message that may have many lines."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
+
+
+def _by_chance(difference: Difference) -> str:
+    """What to do if nothing but the choice among equal boxes differs."""
+    if difference.exceeded != {OTHERS}:
+        return ""
+    return (
+        "; of boxes with equal scores another may survive, as after a short training or on plain backgrounds: compare "
+        "on photographs with --images FOLDER, or train longer"
+    )
+
+
+def _remedy(deployable: Deployable) -> str:
+    fixed = "add --image-size HEIGHT WIDTH for images of one size, or " if deployable.can_fix_size else ""
+    return f"{fixed}take another --format"
 
 
 def chosen_images(deployable: Deployable, folder: Path | None = None) -> tuple[str, list[Image.Image]]:

@@ -43,7 +43,7 @@ def deployable(
         run=model,
         compare=_compare,
         test_images=partial(_test_images, recipe),
-        branches_on_size=recipe.data.base is not None and image_size is None,
+        can_fix_size=image_size is None,
     )
 
 
