@@ -188,12 +188,12 @@ class GradientStatistics(BatchedState):
             divisor: the number by which the loss of this rank divides its sum; None if it does not divide.
         """
         shape = self.positive.shape
-        for name, sums in (("positive", positive), ("negative", negative)):
-            if sums.shape != shape:
-                raise ValueError(f"{name} must be ({self.num_classes},), got {tuple(sums.shape)}")
+        if positive.shape != shape or negative.shape != shape:
+            name, sums = ("positive", positive) if positive.shape != shape else ("negative", negative)
+            raise ValueError(f"{name} must be {tuple(shape)}, got {tuple(sums.shape)}")
         if self._open is not None and self._open.divisor is not None:
             divisor = self._open.divisor
-        self.record_call(RecordedCall(positive, negative, divisor))
+        self.record_call(RecordedCall(positive.detach(), negative.detach(), divisor))
 
     def add_batch(self, calls: Sequence[RecordedCall], *, micro_batches: int) -> None:
         """Add the calls of one batch, each divided by its own divisor."""
@@ -201,7 +201,7 @@ class GradientStatistics(BatchedState):
             calls = _join_by_divisor(calls)
         if is_distributed():
             calls = _joined_over_ranks(calls)
-        with torch.no_grad(), nullcontext() if torch.compiler.is_compiling() else _adding:
+        with nullcontext() if torch.compiler.is_compiling() else _adding:
             before = positive, negative = self.positive, self.negative
             shares = [_share(call.divisor, positive, micro_batches) for call in calls]
             # The usual batch on a CPU: sums so small make nothing infinite.

@@ -90,7 +90,7 @@ class BlockwisePass:
         self.scale = scale
         if margin is None and scale != 1:
             margin = 0.0  # without a margin nothing is scaled either
-        self.margin = None if margin is None else self.vector(margin).to(self.dtype)
+        self.margin = None if margin is None else self.vector(margin)
         self.loss: Tensor | float = 0.0  # float64
         self.positive = flat.new_zeros(self.num_classes, dtype=torch.float64)
         self.negative: Tensor | None = None  # until the first block

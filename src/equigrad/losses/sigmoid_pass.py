@@ -69,6 +69,7 @@ def add_negatives(
     weight = weights.negative.flatten()
     block_weight = (weights.negative / run.stored_divisor).to(run.dtype)
     focus = None if focus is None else focus.to(run.dtype)
+    margin = None if run.margin is None else run.margin.to(run.dtype)
     is_by_sample = weights.foreground is not None or weights.sample is not None
     dim = run.sample_dims[-1]
     is_whole = len(blocks) == 1  # small batches: even a view costs a microsecond
@@ -89,10 +90,10 @@ def add_negatives(
         by_odds = run.is_cpu and factor is None
         while True:
             unit = LOG2_E if by_odds else 1.0
-            if run.margin is None:
+            if margin is None:
                 logits = torch.mul(entries.to(run.dtype), unit, out=work)
             else:
-                logits = torch.add(run.margin * unit, entries, alpha=run.scale * unit, out=work)
+                logits = torch.add(margin * unit, entries, alpha=run.scale * unit, out=work)
             # Their loss and gradient are 0 then, whatever they hold.
             if lowest_label >= 0:
                 logits.scatter_(1, index, NEVER)
@@ -124,10 +125,10 @@ def add_negatives(
             by_odds = False
         run.loss += cost
         if focus is None:
-            if run.margin is None:
+            if margin is None:
                 slope = torch.sigmoid(entries.to(run.dtype), out=work)
             else:
-                slope = torch.add(run.margin, entries, alpha=run.scale, out=work).sigmoid_()
+                slope = torch.add(margin, entries, alpha=run.scale, out=work).sigmoid_()
             if lowest_label >= 0:
                 slope.scatter_(1, index, 0.0)
             else:
@@ -233,6 +234,7 @@ def add_multi_label(
 ) -> None:
     """Add all entries of samples that have any number of categories, given as targets: 0/1, or soft ones."""
     focus = None if focus is None else focus.to(run.dtype)
+    margin = None if run.margin is None else run.margin.to(run.dtype)
     run.negative = torch.zeros_like(run.positive)
     for block in blocks:
         target = targets[block.entries]
@@ -246,8 +248,8 @@ def add_multi_label(
                 check_values(is_hard, target, "multi-label targets must be 0 or 1")
         is_positive = target.bool()
         logits = run.flat[block.entries].to(run.dtype)
-        if run.margin is not None:
-            logits = torch.add(run.margin, logits, alpha=run.scale)
+        if margin is not None:
+            logits = torch.add(margin, logits, alpha=run.scale)
         if quality is not None:
             is_matrix = quality.dim() == run.flat.dim()
             own_quality = quality[block.entries] if is_matrix else quality[block.samples].unsqueeze(1)

@@ -27,7 +27,8 @@ def add_cross_entropy(
     The own entry of a sample is left out of the sum of its row, so that 1 - p is exact where p is near 1.
     """
     assert run.margin is not None  # so that `logits` below is never the memory of the caller
-    binary_margin = run.margin * LOG2_E
+    margin = run.margin.to(run.dtype)
+    binary_margin = margin * LOG2_E
     is_whole = len(blocks) == 1  # small batches: even a view costs a microsecond
     for block in blocks:
         label = (labels if is_whole else labels[block.samples]).unsqueeze(1)
@@ -37,7 +38,7 @@ def add_cross_entropy(
         subtract_peak = not run.is_cpu
         while True:
             if subtract_peak or adjust is not None:
-                logits = torch.add(run.margin, entries, alpha=run.scale, out=work)
+                logits = torch.add(margin, entries, alpha=run.scale, out=work)
                 if adjust is not None:
                     adjust(logits, index)
             if subtract_peak:
@@ -96,6 +97,7 @@ def add_soft_cross_entropy(
     A sample with probabilities y is recorded as if it were C samples, one of each category j, with the weight y_j.
     """
     assert run.margin is not None
+    margin = run.margin.to(run.dtype)
     run.negative = torch.zeros_like(run.positive)
     is_matrix = labels.dim() == run.flat.dim()
     for block in blocks:
@@ -112,7 +114,7 @@ def add_soft_cross_entropy(
             target = target * (1 - label_smoothing) + label_smoothing / run.num_classes
         if weight is not None:
             target = target * weight.to(run.dtype)
-        logits = torch.add(run.margin, run.flat[block.entries].to(run.dtype), alpha=run.scale)
+        logits = torch.add(margin, run.flat[block.entries].to(run.dtype), alpha=run.scale)
         if adjust is not None:
             adjust(logits, label.clamp(min=0))
         if is_ignored is not None:  # what an ignored row holds leaves no trace, not even NaN

@@ -39,7 +39,7 @@ const char *equigrad_source(void) { return SOURCE; }
 typedef struct {
     const float *logits;    /* (N, C) with `stride` between rows; or contiguous (N, C, M) */
     const int64_t *labels;  /* (N,) or (N, M) */
-    const float *margin;    /* m_j of s z + m */
+    const double *margin;   /* m_j of s z + m */
     const double *weight;   /* w_j of a sample with this label, or r_j of the negative entries of this category */
     const double *label_margin; /* taken from the own logit of a sample */
     const double *focus;
@@ -59,51 +59,69 @@ typedef struct {
     double *positive, *negative;
     float *columns; /* negative, of the last rows */
     float *row;     /* a gradient that nobody asked for */
-    float *margin;  /* of the pass; a row may change it and put it back */
+    float *margin;  /* that of the pass, rounded; a row may change it and put it back */
 } Sums;
 
 typedef void AddPart(const Pass *pass, int64_t part, Sums *sums);
+
+/* What a thread needs; the first adds to the sums of the pass itself. 1 if there is not enough memory. */
+static int make_sums(const Pass *pass, int64_t thread, Sums *sums)
+{
+    size_t num_classes = (size_t)pass->num_classes;
+    double *totals = thread ? calloc(2 * num_classes, sizeof(double)) : NULL;
+    float *rows = malloc(3 * num_classes * sizeof(float));
+    Sums made = {
+        .positive = thread ? totals : pass->positive,
+        .negative = thread ? totals + num_classes : pass->negative,
+        .columns = rows,
+        .row = rows + num_classes,
+        .margin = rows + 2 * num_classes,
+    };
+    *sums = made;
+    if (!rows || !made.positive)
+        return 1;
+    memset(made.columns, 0, num_classes * sizeof(float));
+    for (size_t j = 0; pass->margin && j < num_classes; j++)
+        made.margin[j] = (float)pass->margin[j];
+    return 0;
+}
 
 /* Call `add_part` for each part, a row or a block of a map; 1 if there is not enough memory. */
 static int add_up(Pass *pass, int64_t num_parts, AddPart *add_part)
 {
     int64_t num_classes = pass->num_classes, num_threads = pass->num_threads;
-    size_t size = (size_t)num_threads * (size_t)num_classes + 1;
     Sums *sums = calloc((size_t)num_threads, sizeof(Sums));
-    double *totals = calloc(2 * size, sizeof(double));
-    float *rows = calloc(3 * size, sizeof(float));
-    int failed = !sums || !totals || !rows;
-    if (!failed) {
-        /* After a fork the threads of the parent are gone: one thread must not ask OpenMP for any. */
-#pragma omp parallel for num_threads((int)num_threads) schedule(static, 1) if (num_threads > 1)
-        for (int64_t thread = 0; thread < num_threads; thread++) {
-            double *total = totals + 2 * thread * num_classes;
-            float *row = rows + 3 * thread * num_classes;
-            Sums own = {0, total, total + num_classes, row, row + num_classes, row + 2 * num_classes};
-            if (pass->margin)
-                memcpy(own.margin, pass->margin, num_classes * sizeof(float));
-            int64_t first = num_parts * thread / num_threads, end = num_parts * (thread + 1) / num_threads;
-            for (int64_t part = first; part < end; part++) {
-                add_part(pass, part, &own);
-                if ((part - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || part == end - 1)
-                    for (int64_t j = 0; j < num_classes; j++) {
-                        own.negative[j] += own.columns[j];
-                        own.columns[j] = 0;
-                    }
-            }
-            sums[thread] = own;
+    int failed = !sums;
+    if (failed)
+        return failed;
+    /* After a fork the threads of the parent are gone: one thread must not ask OpenMP for any. */
+#pragma omp parallel for num_threads((int)num_threads) schedule(static, 1) reduction(| : failed) if (num_threads > 1)
+    for (int64_t thread = 0; thread < num_threads; thread++) {
+        Sums own;
+        failed |= make_sums(pass, thread, &own);
+        int64_t first = num_parts * thread / num_threads, end = num_parts * (thread + 1) / num_threads;
+        for (int64_t part = first; !failed && part < end; part++) {
+            add_part(pass, part, &own);
+            if ((part - first) % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 || part == end - 1)
+                for (int64_t j = 0; j < num_classes; j++) {
+                    own.negative[j] += own.columns[j];
+                    own.columns[j] = 0;
+                }
         }
-        for (int64_t thread = 0; thread < num_threads; thread++) {
-            pass->loss += sums[thread].loss;
-            for (int64_t j = 0; j < num_classes; j++) {
-                pass->positive[j] += sums[thread].positive[j];
-                pass->negative[j] += sums[thread].negative[j];
-            }
+        sums[thread] = own;
+    }
+    for (int64_t thread = 0; thread < num_threads; thread++) {
+        pass->loss += sums[thread].loss;
+        free(sums[thread].columns);
+        if (thread == 0)
+            continue;
+        for (int64_t j = 0; j < num_classes && !failed; j++) {
+            pass->positive[j] += sums[thread].positive[j];
+            pass->negative[j] += sums[thread].negative[j];
         }
+        free(sums[thread].positive);
     }
     free(sums);
-    free(totals);
-    free(rows);
     return failed;
 }
 
@@ -344,7 +362,7 @@ int equigrad_negatives(Pass *pass)
         return 1;
     for (int64_t j = 0; j < num_classes; j++) {
         float *of_category = pass->prepared + j, focus = pass->focus ? (float)pass->focus[j] : 0;
-        of_category[0] = pass->margin ? pass->margin[j] : 0;
+        of_category[0] = pass->margin ? (float)pass->margin[j] : 0;
         of_category[num_classes] = focus;
         of_category[2 * num_classes] = pass->is_constant ? 0 : focus;
         of_category[3 * num_classes] = (float)pass->weight[j];
