@@ -1,7 +1,7 @@
 """Time and memory of the losses against the plain loss they replace, eager and compiled, as ratios in one process.
 
-    python benchmarks/losses.py --best              # the first table of benchmarks/README.md
-    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time     # the second, and docs/losses.md
+    python benchmarks/losses.py                  # the first table of benchmarks/README.md
+    python benchmarks/losses.py --all --shapes 20000x1203 --threads 1 --cpu-time --no-compile     # the second
 
 A row is forward + backward + statistics, float32. Ours, the peer and `torch.compile` of the peer take turns, so that a
 slow moment of the machine hits all; the ratio is that of the medians. On a machine that others use too, `--cpu-time`
@@ -184,8 +184,7 @@ def main() -> None:
         torch.set_num_threads(threads)
         for text in arguments.shapes:
             shape = tuple(map(int, text.split("x")))
-            most = 1000 if arguments.best else 30  # of few, none may be undisturbed on a busy machine
-            repeats = max(3, min(most, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
+            repeats = max(3, min(1000, round(arguments.seconds * 1e8 / math.prod(shape) / 4)))
             for name, row in measure(pairs, shape, repeats, clock, arguments).items():
                 ratios = " | ".join(f"{ratio:.2f}" for ratio in row[1:])
                 print(f"| {text} | {threads} | {name} | {row.milliseconds:.1f} | {ratios} |", flush=True)
