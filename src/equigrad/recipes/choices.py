@@ -129,8 +129,9 @@ class DetectorChoice:
         """Patterns of the backbone without its feature pyramid; none for yolox_s, which starts from scratch."""
         if isinstance(self.backbone, CspDarknet):
             return ()
-        # All parts but `fpn`, whatever a backbone has.
-        return ("backbone.[!f]*" if isinstance(self.detector, RCNN) else "pyramid.[!f]*",)
+        path = "backbone" if isinstance(self.detector, RCNN) else "pyramid"
+        # Of Lite0 all parts but `fpn`: a setting decides whether it has a head.
+        return (f"{path}.[!f]*" if isinstance(self.backbone, Lite0Pyramid) else f"{path}.body",)
 
     def frozen_parts(self, frozen: FrozenInDetectors) -> tuple[str, ...]:
         """Paths of what is not trained: what the backbone freezes by itself, or all of it but its feature pyramid."""
