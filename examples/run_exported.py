@@ -20,6 +20,7 @@ from PIL import Image, ImageOps
 
 Run = Callable[..., list[np.ndarray]]
 SMALLEST_SIDE = 2
+SUFFIXES = (".onnx", ".pt2", ".pt")
 
 
 def load(file: Path) -> tuple[dict[str, Any], Run]:
@@ -121,6 +122,11 @@ def main() -> None:
     parser.add_argument("images", type=Path, nargs="+")
     parser.add_argument("--threshold", type=float, help="minimum score; by default 0.3 for objects")
     parsed = parser.parse_args()
+    for file in (parsed.model, *parsed.images):
+        if not file.is_file():
+            parser.error(f"{file}: no such file")
+    if parsed.model.suffix not in SUFFIXES:
+        parser.error(f"{parsed.model}: a name that ends in {', '.join(SUFFIXES)} was expected")
     about, run = load(parsed.model)
     for file in parsed.images:
         print(file)

@@ -123,3 +123,14 @@ def test_it_prints_what_it_finds(folder, trained, monkeypatch, capsys):
     run_exported.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(folder / "photo.jpg"), *(f"{one['score']:6.3f}  {one['category']}" for one in found)]
+
+
+@pytest.mark.parametrize(
+    ("model", "photo", "message"),
+    [("model.onnx", "photo.jpg", "model.onnx: no such file"), ("photo.jpg", "photo.jpg", "ends in .onnx, .pt2, .pt ")],
+)
+def test_what_is_no_model_is_refused_in_a_line(folder, monkeypatch, capsys, model, photo, message):
+    monkeypatch.setattr("sys.argv", ["run_exported.py", str(folder / model), str(folder / photo)])
+    with pytest.raises(SystemExit):
+        run_exported.main()
+    assert message in capsys.readouterr().err.splitlines()[-1]
