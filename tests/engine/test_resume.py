@@ -66,7 +66,7 @@ def test_a_run_killed_at_any_moment_ends_bit_identical(uninterrupted, tmp_path):
     generator = random.Random(13)
     num_kills = 0
     for _ in range(6):
-        child = start(replace(options, resume=True), output)
+        child = start(replace(options, resume=True, seconds=0.03), output)  # of a step: a whole run takes a second
         time.sleep(generator.uniform(0.2, 0.7))
         child.kill()
         child.join(PATIENCE)
